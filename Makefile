@@ -1,0 +1,54 @@
+# Everything a user does with the repository. `make` alone lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3.11
+VENV ?= .venv
+TABLE ?= 1 2 3
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.installed
+
+.PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+install: $(READY) ## make the virtual environment and install the pinned requirements
+
+$(READY): requirements.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found; give another with PYTHON=..." >&2; exit 1; }
+	@echo "installing the pinned requirements into $(VENV)/ (torch is large: some minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+data: $(READY) ## fetch Fashion-MNIST into data/ unless the machine has it
+	@$(RUN) scripts/fetch_data.py fashion_mnist
+
+reproduce-table: data ## run Tables 1, 2, 3 (or TABLE=2) at laptop scale and print them
+	@$(RUN) scripts/train.py $(foreach t,$(TABLE),configs/table$(t).toml) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
+	@$(RUN) scripts/figures.py
+
+figures: $(READY) ## draw the figures from the committed results; trains nothing
+	@$(RUN) scripts/figures.py
+
+test: data ## run the tests
+	@$(RUN) -m pytest -n auto $(PYTEST)
+
+check: $(READY) ## lint and formatting
+	@$(VENV)/bin/ruff check src scripts tests
+	@$(VENV)/bin/ruff format --check src scripts tests
+
+smoke: data ## every config for 3 steps, results thrown away
+	@$(RUN) scripts/smoke.py
+
+bench: $(READY) ## speed and memory of the engine, as ratios; writes results/bench/
+	@$(RUN) scripts/bench.py
+
+clean-runs: ## forget the finished runs: the next reproduce-table trains again
+	@rm -rf results/runs results/*_custom
+
+clean: clean-runs ## remove runs, caches and the virtual environment; data/ and tables stay
+	@rm -rf $(VENV) .pytest_cache .hypothesis .ruff_cache src/*.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""Problems: what the workers minimise, seen through one interface.
+
+A problem is built for some ranks of a run (all of them in the embedded engine, one in an MPI
+process) and knows nothing of topologies and algorithms.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from expograph.config import Classification, Run
+from expograph.problems.classification import ImageClassification
+from expograph.problems.convex import Convex
+
+
+class Problem(Protocol):
+    """What `train` asks of a problem; R is the number of ranks held here, d the parameters."""
+
+    def initial(self) -> tuple[Tensor, Tensor]:
+        """The common starting model (d,) and its buffers (b,), b = 0 without batch norm."""
+
+    def gradient(self, x: Tensor, buffers: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses (R,), stochastic gradients (R, d) and new buffers (R, b) of step k at x (R, d)."""
+
+    def evaluate(self, x: Tensor, buffers: Tensor, final: bool) -> dict[str, float]:
+        """Metrics of all n workers, x (n, d) and buffers (n, b); `final` asks for costly ones."""
+
+    def describe(self) -> dict:
+        """Facts for the run's record: sizes of the shards, source of the data and the like."""
+
+
+def build(run: Run, ranks: Sequence[int]) -> Problem:
+    """The run's problem for the given ranks.
+
+    Raises:
+        DataUnavailable, ValueError: if the data set cannot be had or divided over the nodes.
+    """
+    if isinstance(run.problem, Classification):
+        return ImageClassification(run, ranks)
+    return Convex(run, ranks)

@@ -1,0 +1,100 @@
+"""Image classification with a neural network, the training images divided over the workers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from expograph import data, models
+from expograph.batches import Batches
+from expograph.config import Run
+from expograph.flat import FlatModel
+from expograph.partition import describe, partition
+from expograph.randomness import INITIAL, generator
+
+TEST_CHUNK = 1000  # test images a forward pass; any size gives the same counts
+
+
+class ImageClassification:
+    """Mini-batch cross-entropy, in float32. See `problems.Problem` for the interface."""
+
+    def __init__(self, run: Run, ranks: Sequence[int]) -> None:
+        p = run.problem
+        self.device, self.weight_decay = torch.device(run.device), p.weight_decay
+        self.dataset = data.load(p.dataset)
+        labels = self.dataset.train_labels
+        self.shards = partition(p.partition, labels, run.nodes, run.seed, p.alpha)
+        self.batches = Batches(self.shards, ranks, p.batch_size, run.seed)
+        seed = int(generator(run.seed, INITIAL).integers(2**31))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            shape = self.dataset.train_images.shape[1:]
+            network = models.build(p.model, shape, self.dataset.num_classes)
+        self.model = FlatModel(network.to(self.device))
+        self._decayed = self.weight_decay * self.model.matrix_mask.to(self.device, torch.float32)
+        self._images = torch.from_numpy(self.dataset.train_images).to(self.device)
+        self._labels = torch.from_numpy(labels).to(self.device)
+
+    def initial(self) -> tuple[Tensor, Tensor]:
+        return self.model.initial()
+
+    def gradient(self, x: Tensor, buffers: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        samples = torch.from_numpy(self.batches.at(k)).to(self.device)  # (R, B)
+        images = self._normalised(self._images[samples])
+        losses, gradients, buffers = self.model.loss_and_gradient(
+            x, buffers, images, self._labels[samples]
+        )
+        if self.weight_decay:
+            gradients = gradients.addcmul_(self._decayed, x)
+        return losses, gradients, buffers
+
+    def evaluate(self, x: Tensor, buffers: Tensor, final: bool) -> dict[str, float]:
+        """Test accuracies in per cent, each test image counted once.
+
+        accuracy_averaged: of the averaged model x_bar; its batch-norm statistics are the mean of
+        the workers' running statistics. When final also, over the n local models with their own
+        statistics: accuracy_worker_mean, accuracy_worker_worst, accuracy_worker_best.
+        """
+        accuracy, loss = self._test(x.mean(dim=0), buffers.mean(dim=0))
+        metrics = {"accuracy_averaged": accuracy, "test_loss_averaged": loss}
+        if final:
+            local = [self._test(*worker)[0] for worker in zip(x, buffers, strict=True)]
+            metrics |= {
+                "accuracy_worker_mean": float(np.mean(local)),
+                "accuracy_worker_worst": min(local),
+                "accuracy_worker_best": max(local),
+            }
+        return metrics
+
+    def describe(self) -> dict:
+        return {
+            "data_source": self.dataset.source,
+            "shards": describe(self.shards, self.dataset.train_labels),
+            "parameters": self.model.dim,
+            "batch_norm": "averaged model: mean of the workers' running statistics; "
+            "local models: their own"
+            if self.model.num_buffers
+            else "none",
+        }
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        """uint8 (..., H, W, C) -> float32 with mean 0 and standard deviation 1 per channel."""
+        d = self.dataset
+        mean = torch.tensor(d.mean, dtype=torch.float32, device=images.device)
+        std = torch.tensor(d.std, dtype=torch.float32, device=images.device)
+        return images.to(torch.float32).div_(d.scale).sub_(mean).div_(std)
+
+    def _test(self, x: Tensor, buffers: Tensor) -> tuple[float, float]:
+        """Accuracy in per cent and mean cross-entropy of one model over the whole test set."""
+        correct, loss, n = 0, 0.0, len(self.dataset.test_labels)
+        for start in range(0, n, TEST_CHUNK):
+            chunk = slice(start, start + TEST_CHUNK)
+            images = torch.from_numpy(self.dataset.test_images[chunk]).to(self.device)
+            labels = torch.from_numpy(self.dataset.test_labels[chunk]).to(self.device)
+            logits = self.model.logits(x, buffers, self._normalised(images))
+            correct += int((logits.argmax(dim=1) == labels).sum())
+            loss += float(
+                torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum")
+            )
+        return 100 * correct / n, loss / n

@@ -1,0 +1,90 @@
+"""What an experiment leaves in results/<name>/: summary, curves, tables, provenance."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table as Screen
+
+from expograph import results
+from expograph.config import Experiment
+from expograph.provenance import provenance
+from expograph.report import tables
+from expograph.report.style import name_of
+
+PUBLISHED = Path("configs/published.toml")
+CURVES = ("accuracy_averaged", "consensus_distance", "train_loss", "error_workers")
+
+
+def write_report(experiment: Experiment, root: Path, name: str) -> Iterator[Screen]:
+    """Write results/<name>/ from the runs that are there; yield its tables for a terminal.
+
+    runs.csv has a row a run, curves.csv the curves averaged over seeds, table.{md,csv,tex} the
+    experiment's table, provenance.json the machine and code of the runs.
+    """
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = results.summary(experiment.runs, root)
+    by_key = results.curves(experiment.runs, root)
+    tables.replace(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))
+    curves = results.mean_curves(summary, by_key, CURVES)
+    tables.replace(folder / "curves.csv", curves.to_csv(index=False, float_format="%.5g"))
+    tables.replace(
+        folder / "provenance.json", json.dumps(_provenance(experiment, root), indent=1) + "\n"
+    )
+    if experiment.table is None:
+        return
+    published = tables.Published(experiment.table.published, PUBLISHED)
+    if experiment.table.kind == "theory":
+        measured = tables.transients(summary, by_key, experiment.table)
+        frames = {experiment.table.title: tables.theory_table(summary, measured)}
+    else:
+        frames = {
+            tables.METRICS.get(m, m): tables.pivot(summary, experiment.table, m, published)
+            for m in experiment.table.metrics
+        }
+    notes = _notes(experiment, summary, published)
+    tables.write(frames, notes, folder, experiment.table.title)
+    for heading, frame in frames.items():
+        yield _screen(f"{name}: {heading}", frame)
+
+
+def _notes(experiment: Experiment, summary: pd.DataFrame, published: tables.Published) -> str:
+    seeds = summary["seed"].nunique()
+    lines = [
+        f"Made by `make reproduce-table` from `{experiment.path}`: {len(summary)} runs, "
+        f"{seeds} seeds. ± is the half-width of the 95 % Student-t interval over seeds."
+    ]
+    lines += experiment.table.notes
+    if published.source:
+        lines.append(
+            f"Published: {published.caption}; {published.source}. A different scale: the "
+            "orders of the rows may be compared, the numbers may not."
+        )
+    codes = sorted(set(summary["code"].dropna())) if "code" in summary else []
+    if len(codes) > 1:
+        lines.append(f"Caution: these runs were made by different code ({', '.join(codes)}).")
+    return "\n".join(f"- {line}" for line in lines) + "\n"
+
+
+def _provenance(experiment: Experiment, root: Path) -> dict:
+    found = [c for run in experiment.runs if (c := results.load(run, root))]
+    return {
+        "config": str(experiment.path),
+        "runs": len(experiment.runs),
+        "finished": len(found),
+        "run_seconds": round(sum(c["seconds"] for c in found), 1),
+        "seeds": sorted({run.seed for run in experiment.runs}),
+        "made_by": [dict(p) for p in {tuple(c["provenance"].items()) for c in found}],
+        "summarised_by": provenance(),
+    }
+
+
+def _screen(title: str, frame: pd.DataFrame) -> Screen:
+    screen = Screen(title=title, title_justify="left")
+    for column in frame.columns:
+        screen.add_column(name_of(column))
+    for row in frame.itertuples(index=False):
+        screen.add_row(*map(str, row))
+    return screen

@@ -1,0 +1,95 @@
+"""Figures as pure functions: of the topologies alone, or of an experiment's curves.csv."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from expograph import theory
+from expograph.engines.embedded import Embedded
+from expograph.report.style import line_style, name_of, new_figure
+from expograph.spectral import spectral_gap
+from expograph.topology import build
+
+STATIC = ("ring", "star", "grid", "torus", "hypercube", "half_random", "static_exponential")
+
+
+def gap_against_nodes(sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)) -> Figure:
+    """Spectral gap of the static graphs against n, and the static exponential one at every n."""
+    figure, (left, right) = new_figure(2)
+    for name in STATIC:
+        gaps = [spectral_gap(build(name, n).at(0)) for n in sizes]
+        left.loglog(sizes, gaps, marker=".", **line_style(name))
+    left.set(xlabel="nodes n", ylabel="spectral gap 1 - rho", xscale="log", title="static graphs")
+    left.set_xscale("log", base=2)
+    left.legend(fontsize=6.5)
+    every = np.arange(2, 301)
+    gaps = np.array([spectral_gap(build("static_exponential", int(n)).at(0)) for n in every])
+    bound = [theory.static_exponential_gap(int(n)) for n in every]
+    colour = line_style("static_exponential")["color"]
+    even = every % 2 == 0
+    right.plot(every, bound, color="black", linewidth=1, label="2 / (1 + ceil(log2 n))")
+    right.plot(every[even], gaps[even], ".", markersize=3, color=colour, label="even n, computed")
+    right.plot(
+        every[~even], gaps[~even], "x", markersize=3, color="#d55e00", label="odd n, computed"
+    )
+    right.set(xlabel="nodes n", ylabel="spectral gap 1 - rho", title="static exponential graph")
+    right.legend(fontsize=6.5)
+    return figure
+
+
+def consensus_error(
+    topologies: Iterable[str], nodes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100
+) -> Figure:
+    """|x(k) - x_bar| / |x(0) - x_bar| of pure averaging from N(0, 1) rows, a panel for each n."""
+    figure, axes = new_figure(len(nodes))
+    for ax, n in zip(axes, nodes, strict=True):
+        start = torch.from_numpy(np.random.default_rng(0).standard_normal((n, dim)))
+        for name in topologies:
+            engine, x, errors = Embedded(build(name, n)), start.clone(), []
+            for k in range(steps + 1):
+                errors.append(float((x - x.mean(dim=0)).norm()))
+                x = engine.mixer(k)(x)
+            shown = np.maximum(np.array(errors) / errors[0], 1e-16)
+            ax.semilogy(shown, marker=".", markersize=3, **line_style(name))
+        ax.set(xlabel="step", title=f"n = {n}", ylim=(1e-17, 3))
+        ax.set_ylabel("relative consensus error")
+    axes[-1].legend(fontsize=6.5)
+    return figure
+
+
+def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = False) -> Figure:
+    """Mean over seeds of `metric` against step with its 95 % band; a panel for each n.
+
+    Args:
+        curves: `results.mean_curves` of an experiment: topology, algorithm, nodes, step and
+            `<metric>` with `<metric>_half_width`.
+    """
+    sizes = sorted(curves["nodes"].unique())
+    figure, axes = new_figure(len(sizes))
+    for ax, n in zip(axes, sizes, strict=True):
+        for topology, group in curves[curves["nodes"] == n].groupby("topology", sort=False):
+            group = group[group[metric].notna() & (group["step"] > 0)]
+            style = line_style(topology)
+            if topology == "fully_connected":
+                style["label"] = name_of("psgd")
+            ax.plot(group["step"], group[metric], **style)
+            low = group[metric] - group[f"{metric}_half_width"]
+            high = group[metric] + group[f"{metric}_half_width"]
+            ax.fill_between(group["step"], low, high, color=style["color"], alpha=0.15, lw=0)
+        ax.set(xlabel="step", title=f"{n} nodes")
+        if log:
+            ax.set(xscale="log", yscale="log")
+    axes[0].set_ylabel(ylabel)
+    axes[-1].legend(fontsize=6.5)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write path.png and path.svg, without dates: equal data gives equal files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path.with_suffix(".png"), dpi=150, metadata={"Software": None})
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

@@ -1,0 +1,80 @@
+"""Names and looks of topologies and algorithms, shared by every table and figure."""
+
+import matplotlib
+from matplotlib.figure import Figure
+
+NAMES = {
+    "fully_connected": "fully connected",
+    "half_random": "1/2-random",
+    "random_match": "random match",
+    "static_exponential": "static exponential",
+    "one_peer_exponential": "one-peer exponential",
+    "one_peer_exponential_permutation": "one-peer exp., permuted",
+    "one_peer_exponential_uniform": "one-peer exp., sampled",
+    "one_peer_hypercube": "one-peer hypercube",
+    "grid": "2D grid",
+    "torus": "2D torus",
+    "psgd": "parallel SGD",
+    "dsgd_atc": "DSGD (ATC)",
+    "dsgd_cta": "DSGD (CTA)",
+    "dsgd_awc": "DSGD (AWC)",
+    "vanilla_dmsgd": "vanilla DmSGD",
+    "dmsgd": "DmSGD",
+    "qg_dmsgd": "QG-DmSGD",
+    "cnn": "CNN",
+    "mlp": "MLP",
+    "resnet8_bn": "ResNet-8 (batch norm)",
+    "resnet8_gn": "ResNet-8 (group norm)",
+}
+
+# Okabe & Ito's palette, told apart by every kind of colour vision; one colour a topology.
+COLOURS = {
+    "fully_connected": "#000000",
+    "ring": "#d55e00",
+    "star": "#999999",
+    "grid": "#cc79a7",
+    "torus": "#e69f00",
+    "hypercube": "#8a6d3b",
+    "half_random": "#56b4e9",
+    "random_match": "#f0c929",
+    "static_exponential": "#0072b2",
+    "one_peer_exponential": "#009e73",
+    "one_peer_exponential_permutation": "#5ec9a8",
+    "one_peer_exponential_uniform": "#b05f9a",
+    "one_peer_hypercube": "#7a4fa3",
+}
+DASHES = {"fully_connected": "--", "static_exponential": "-.", "one_peer_exponential": "-"}
+
+
+def name_of(value: object) -> str:
+    """What a table or legend shows for a config value."""
+    return NAMES.get(str(value), str(value))
+
+
+def line_style(topology: str) -> dict:
+    """Keyword arguments for a topology's line in any plot."""
+    thick = topology in DASHES
+    return {
+        "color": COLOURS[topology],
+        "linestyle": DASHES.get(topology, "-"),
+        "linewidth": 1.8 if thick else 1.1,
+        "label": name_of(topology),
+    }
+
+
+def new_figure(columns: int = 1) -> tuple[Figure, list]:
+    """A figure with `columns` panels side by side, sized for a page, without global state."""
+    with matplotlib.rc_context(
+        {
+            "font.size": 8,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "legend.frameon": False,
+            "figure.dpi": 150,
+        }
+    ):
+        figure = Figure(figsize=(4.2 * columns, 3.1), layout="constrained")
+        axes = figure.subplots(1, columns, squeeze=False)[0]
+    return figure, list(axes)

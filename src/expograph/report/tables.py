@@ -1,0 +1,234 @@
+"""From the tidy summary of an experiment to its table, in Markdown, CSV and LaTeX."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from expograph import theory
+from expograph.config import Table
+from expograph.report.style import name_of
+from expograph.spectral import contraction, spectral_gap, window_of
+from expograph.statistics import Transient, mean_interval, transient
+from expograph.topology import build, ceil_log2
+
+UNAVAILABLE = "not available to us"
+METRICS = {
+    "accuracy_averaged": "test accuracy (%) of the averaged model",
+    "accuracy_worker_mean": "test accuracy (%), mean over the local models",
+    "accuracy_worker_worst": "test accuracy (%) of the worst local model",
+    "consensus_distance": "consensus distance, 1/n sum of |x_i - x_bar|^2",
+}
+
+
+class Published:
+    """Numbers published elsewhere, by row and column of one of our tables."""
+
+    def __init__(self, name: str | None, path: Path) -> None:
+        table = tomllib.loads(path.read_text())[name] if name else {}
+        self.caption = table.get("caption", "")
+        self.source = table.get("source", "")
+        self.cells: dict[str, dict[str, str]] = table.get("cells", {})
+
+    def cell(self, row: object, column: object) -> str:
+        return self.cells.get(str(row), {}).get(str(column), UNAVAILABLE)
+
+
+def cell(group: pd.DataFrame, metric: str) -> str:
+    """One table cell: mean and interval over seeds, or what kept it from being a number."""
+    missing = int((~group["status"].isin(["done", "diverged"])).sum())
+    diverged = int((group["status"] == "diverged").sum())
+    if missing:
+        return f"missing ({missing} of {len(group)} runs)"
+    if diverged:
+        return f"diverged ({diverged} of {len(group)} runs)"
+    return str(mean_interval(group[metric].to_numpy()))
+
+
+def pivot(summary: pd.DataFrame, table: Table, metric: str, published: Published) -> pd.DataFrame:
+    """A row for each value of `table.rows`, a column for each of `table.column`, in run order.
+
+    With a published table each column is followed by the published number, where there is one.
+    """
+    columns = list(summary[table.column].drop_duplicates())
+    rows = []
+    for keys, group in summary.groupby(table.rows, sort=False):
+        row = dict(zip(map(_heading, table.rows), map(name_of, keys), strict=True))
+        for column in columns:
+            cells = group[group[table.column] == column]
+            heading = _column_heading(table.column, column)
+            row[heading] = cell(cells, metric) if len(cells) else ""
+            if published.cells:
+                row[f"{heading}, published"] = published.cell(keys[0], column)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def transients(
+    summary: pd.DataFrame, curves: dict[str, pd.DataFrame], table: Table
+) -> pd.DataFrame:
+    """Measured transient iterations of every (topology, nodes), against the psgd runs.
+
+    Args:
+        summary: `results.summary` of the experiment.
+        curves: run key -> its metrics.csv.
+        table: gives `factor`; the error is the metric `table.metrics[0]`.
+    """
+    metric = table.metrics[0]
+    rows = []
+    for nodes, at_n in summary.groupby("nodes", sort=False):
+        reference = at_n[at_n["algorithm"] == "psgd"].set_index("seed")
+        for topology, group in at_n[at_n["algorithm"] != "psgd"].groupby("topology", sort=False):
+            seeds = [s for s in group["seed"] if s in reference.index]
+            ours = group.set_index("seed").loc[seeds, "key"]
+            done = all(key in curves for key in [*ours, *reference.loc[seeds, "key"]])
+            found = Transient(None, None, None)
+            if done and seeds:
+                frames = [curves[key] for key in ours]
+                evaluated = frames[0][metric].notna().to_numpy()
+                stack = np.stack([f[metric].to_numpy()[evaluated] for f in frames])
+                refs = np.stack(
+                    [curves[k][metric].to_numpy()[evaluated] for k in reference.loc[seeds, "key"]]
+                )
+                steps = frames[0]["step"].to_numpy()[evaluated]
+                found = transient(steps, stack, refs, table.factor)
+            rows.append(
+                {
+                    "topology": topology,
+                    "nodes": nodes,
+                    "transient": found.steps,
+                    "low": found.low,
+                    "high": found.high,
+                    "seeds": len(seeds),
+                    "steps": int(group["steps"].iloc[0]),
+                    "complete": done,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
+    """Table 1: cost of a step, spectral gap, and transient iterations in theory and as measured.
+
+    Args:
+        summary: `results.summary` of the experiment.
+        measured: what `transients` returned.
+    """
+    sizes = sorted(measured["nodes"].unique())
+    largest = sizes[-1]
+    rows = []
+    for name in measured["topology"].drop_duplicates():
+        topology = build(name, largest, seed=0)
+        W = topology.at(0)
+        tau = ceil_log2(largest)
+        static = topology.period == 1
+        rate = theory.RATES.get(name, theory.Rate("", "", ""))
+        runs = summary[(summary["topology"] == name) & (summary["nodes"] == largest)]
+        done = runs[runs["status"] == "done"]
+        message = 8 * done["problem.dim"] * done["steps"]  # bytes of one float64 vector a step
+        row = {
+            "topology": name_of(name),
+            "messages a step, order": rate.communication,
+            f"sent by the busiest rank, n = {largest}": (
+                f"{(done['bytes_sent_max'] / message).mean():.2f}" if len(done) else "missing"
+            ),
+            "1 - rho, order": rate.gap or "time-varying",
+            f"1 - rho, n = {largest}": f"{spectral_gap(W):.4f}" if static else "time-varying",
+            f"||W(tau-1)...W(0) - J||, tau = {tau}": (
+                f"{contraction(window_of(topology, 0, tau)):.4f}"
+            ),
+            "transient, paper": theory.PAPER_TRANSIENT.get(name, UNAVAILABLE),
+            "transient, theory": rate.transient or "unknown",
+        }
+        for n in sizes:
+            W = build(name, int(n), seed=0).at(0)
+            if static:
+                row[f"n^3 rho^4/(1-rho)^2, n = {n}"] = (
+                    f"{theory.transient_bound(int(n), 1 - spectral_gap(W)):.2g}"
+                )
+            else:
+                row[f"n^3 rho^4/(1-rho)^2, n = {n}"] = "time-varying"
+        for n in sizes:
+            (found,) = measured[
+                (measured["topology"] == name) & (measured["nodes"] == n)
+            ].itertuples()
+            row[f"transient, measured, n = {n}"] = _transient_text(found)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str) -> None:
+    """Write `frames` (heading -> table) as table.md, table.csv and table.tex into `folder`.
+
+    table.csv is long: heading, row number, column, value. table.tex holds booktabs tabulars.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    markdown, latex, tidy = [f"# {title}\n"], [f"% {title}\n"], []
+    for heading, frame in frames.items():
+        markdown.append(
+            f"## {heading}\n\n{frame.to_markdown(index=False, disable_numparse=True)}\n"
+        )
+        body = frame.map(_latex).rename(columns=_latex)
+        latex.append(f"% {heading}\n{body.to_latex(index=False)}")
+        long = frame.reset_index(names="row").melt("row", var_name="column")
+        tidy.append(long.assign(table=heading))
+    markdown.append(notes)
+    replace(folder / "table.md", "\n".join(markdown))
+    replace(folder / "table.tex", "\n".join(latex))
+    csv = pd.concat(tidy)[["table", "row", "column", "value"]].sort_values(
+        ["table", "row"], kind="stable"
+    )
+    replace(folder / "table.csv", csv.to_csv(index=False))
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _heading(key: str) -> str:
+    return key.rsplit(".", 1)[-1]
+
+
+def _column_heading(key: str, value: object) -> str:
+    return f"{value} nodes" if key == "nodes" else name_of(value)
+
+
+def _transient_text(found) -> str:
+    if not found.complete:
+        return "missing"
+    if pd.isna(found.transient):
+        return f"> {found.steps}"
+    high = f"> {found.steps}" if pd.isna(found.high) else f"{found.high:.0f}"
+    return f"{found.transient:.0f} [{found.low:.0f}, {high}]"
+
+
+LATEX = {
+    "n^3 rho^4/(1-rho)^2": r"$n^3\rho^4/(1-\rho)^2$",
+    "||W(tau-1)...W(0) - J||": r"$\|W^{(\tau-1)}\cdots W^{(0)} - J\|$",
+    "n^3 log^2 n": r"$n^3\log^2 n$",
+    "1/log n": r"$1/\log n$",
+    "log n": r"$\log n$",
+    "1/n^2": r"$1/n^2$",
+    "n^7": "$n^7$",
+    "n^5": "$n^5$",
+    "n^3": "$n^3$",
+    "1 - rho": r"$1-\rho$",
+    "tau": r"$\tau$",
+    "±": r"$\pm$",
+    "> ": "$>$ ",
+    "%": r"\%",
+    "_": r"\_",
+    "&": r"\&",
+    "#": r"\#",
+}
+_LATEX = re.compile("|".join(re.escape(k) for k in sorted(LATEX, key=len, reverse=True)))
+
+
+def _latex(text: object) -> str:
+    """Plain text of ours -> LaTeX: formulas in math mode, special characters escaped."""
+    return _LATEX.sub(lambda found: LATEX[found[0]], str(text))

@@ -1,0 +1,114 @@
+"""What mixing matrices imply: spectral gap, contraction, exact averaging of a schedule.
+
+Circulant matrices go through the FFT (n = 2^20 in a fraction of a second), small others through
+dense eigenvalues, large others through Lanczos or Arnoldi iterations on W - J.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigs, eigsh, svds
+
+from expograph.mixing import Circulant, Mixing
+from expograph.topology import Topology
+
+DENSE_LIMIT = 1500  # above it the cubic dense solvers lose to the iterative ones
+
+
+def is_doubly_stochastic(W: Mixing, tol: float = 1e-12) -> bool:
+    """Whether entries are >= 0 and all rows and columns sum to 1: what keeps the mean fixed."""
+    sums = np.concatenate([W.csr.sum(axis=0), W.csr.sum(axis=1)])
+    return bool((W.csr.data >= 0).all() and np.allclose(sums, 1, rtol=0, atol=tol))
+
+
+def is_symmetric(W: Mixing, tol: float = 1e-12) -> bool:
+    """Whether W = W^T."""
+    return bool(abs(W.csr - W.csr.T).max() <= tol)
+
+
+def rho(W: Mixing) -> float:
+    """Largest modulus of an eigenvalue of W - J, for doubly stochastic W; 0 if n = 1.
+
+    W - J has the eigenvalues of W with the one of the constant vector replaced by 0.
+    """
+    if W.n == 1:
+        return 0.0
+    if isinstance(W, Circulant):
+        return float(np.abs(W.eigenvalues()[1:]).max())
+    symmetric = is_symmetric(W)
+    if W.n <= DENSE_LIMIT:
+        deviation = W.dense() - 1 / W.n
+        values = np.linalg.eigvalsh(deviation) if symmetric else np.linalg.eigvals(deviation)
+        return float(np.abs(values).max())
+    solver = eigsh if symmetric else eigs
+    v0 = _start_vector(W.n)
+    values = solver(_deviation([W]), k=1, which="LM", return_eigenvectors=False, v0=v0)
+    return float(np.abs(values).max())
+
+
+def spectral_gap(W: Mixing) -> float:
+    """1 - rho(W). For one matrix only: judge a time-varying topology by `contraction` of a window.
+
+    Ref: Ying et al. 2021, Proposition 1 (static exponential graph).
+    """
+    return 1.0 - rho(W)
+
+
+def contraction(window: Sequence[Mixing]) -> float:
+    """||W(k+m-1) ... W(k) - J||_2 of the m matrices in `window`, applied in that order.
+
+    For one normal matrix (symmetric or circulant) this is rho. Zero means that the window
+    averages exactly.
+    """
+    n = window[0].n
+    if n == 1:
+        return 0.0
+    if all(isinstance(W, Circulant) for W in window):
+        modes = np.ones(n, dtype=complex)
+        for W in window:
+            modes *= W.eigenvalues()
+        return float(np.abs(modes[1:]).max())
+    if n <= DENSE_LIMIT:
+        product = np.eye(n)
+        for W in window:
+            product = W.csr @ product
+        return float(np.linalg.norm(product - 1 / n, ord=2))
+    norms = svds(_deviation(window), k=1, return_singular_vectors=False, v0=_start_vector(n))
+    return float(norms[0])
+
+
+def window_of(topology: Topology, start: int, steps: int) -> list[Mixing]:
+    """W(start), ..., W(start + steps - 1)."""
+    return [topology.at(k) for k in range(start, start + steps)]
+
+
+def averages_exactly(topology: Topology, start: int, steps: int, tol: float = 1e-12) -> bool:
+    """Whether `steps` consecutive matrices from step `start` multiply to J, up to rounding.
+
+    Ref: Ying et al. 2021, Lemma 1 (one-peer exponential, steps = log2 n, n a power of two).
+    """
+    return contraction(window_of(topology, start, steps)) <= tol
+
+
+def _deviation(window: Sequence[Mixing]) -> LinearOperator:
+    """x -> (W(k+m-1) ... W(k) - J) x without ever forming the product."""
+
+    def forward(x: np.ndarray) -> np.ndarray:
+        y = x
+        for W in window:
+            y = W.csr @ y
+        return y - x.mean(axis=0)
+
+    def adjoint(x: np.ndarray) -> np.ndarray:
+        y = x
+        for W in reversed(window):
+            y = W.csr.T @ y
+        return y - x.mean(axis=0)
+
+    n = window[0].n
+    return LinearOperator((n, n), matvec=forward, rmatvec=adjoint, dtype=np.float64)
+
+
+def _start_vector(n: int) -> np.ndarray:
+    # a fixed start keeps the iterative solvers deterministic
+    return np.random.default_rng(0).standard_normal(n)

@@ -1,0 +1,174 @@
+"""Many runs on one machine: skip what is finished, spread the rest over processes, survive."""
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from expograph import problems, results
+from expograph.config import Run
+from expograph.memory import keep_freed_memory
+from expograph.provenance import provenance
+from expograph.train import Diverged, Record, train
+
+Progress = Callable[[Run, int], None]  # (run, its steps done so far)
+
+
+@dataclass
+class Outcome:
+    """What became of a sweep; `failed` maps a run to the last line of its error."""
+
+    reused: list[Run] = field(default_factory=list)
+    finished: list[Run] = field(default_factory=list)
+    diverged: list[Run] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # label -> cause
+
+    def describe(self) -> str:
+        """One line of counts."""
+        counts = {
+            "finished": self.finished,
+            "used again": self.reused,
+            "diverged": self.diverged,
+            "failed": self.failed,
+        }
+        return ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+
+
+def execute(run: Run, root: Path = results.ROOT, progress: Progress | None = None) -> str:
+    """Do one run here and save it.
+
+    Returns:
+        Its status, "done" or "diverged".
+    """
+    started = time.perf_counter()
+    problem = problems.build(run, range(run.nodes))
+    records: list[Record] = []
+    status, note = "done", None
+    try:
+        for record in train(run, problem):
+            records.append(record._replace(x=None))  # only the numbers are kept
+            if progress:
+                progress(run, record.step)
+    except Diverged as e:
+        status, note = "diverged", str(e)
+    facts = {
+        "status": status,
+        "note": note,
+        "problem": problem.describe(),
+        "seconds": round(time.perf_counter() - started, 2),
+        "threads": torch.get_num_threads(),
+        "provenance": provenance(),
+    }
+    results.save(run, records, facts, root)
+    return status
+
+
+def cost(run: Run) -> float:
+    """Expected work in arbitrary units, to order a sweep and to tell the time that is left."""
+    if run.problem.kind == "classification":
+        return run.steps * run.nodes * run.problem.batch_size
+    return run.steps * (10 + 0.02 * run.nodes * run.problem.samples / 10)
+
+
+def sweep(
+    runs: Sequence[Run],
+    root: Path = results.ROOT,
+    jobs: int | None = None,
+    force: bool = False,
+    on_progress: Progress | None = None,
+) -> Outcome:
+    """Do every run that is not finished, `jobs` at a time, one process each.
+
+    A run that raises is reported in the outcome and the others go on. On KeyboardInterrupt the
+    running ones are stopped and nothing of them is kept; finished ones stay.
+
+    Args:
+        jobs: processes; None for one a core, each with one thread, which beats one process with
+            many threads on models this small.
+        force: do finished runs again.
+        on_progress: called here as runs advance; a finished run reports its `steps`.
+    """
+    outcome = Outcome()
+    todo = []
+    for run in runs:
+        if not force and results.load(run, root):
+            outcome.reused.append(run)
+        else:
+            todo.append(run)
+    if not todo:
+        return outcome
+    todo.sort(key=cost, reverse=True)  # long runs first: no long tail on one core
+    jobs = min(jobs or os.cpu_count() or 1, len(todo))
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager:
+        reports = manager.Queue()
+        pool = ProcessPoolExecutor(
+            jobs, mp_context=context, initializer=_start_worker, initargs=(threads, reports)
+        )
+        try:
+            futures = {pool.submit(_work, run, root): run for run in todo}
+            _collect(futures, reports, on_progress, outcome)
+        except BaseException:
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return outcome
+
+
+def _collect(
+    futures: dict[Future, Run], reports: Any, on_progress: Progress | None, outcome: Outcome
+) -> None:
+    by_key = {run.key: run for run in futures.values()}
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+        while not reports.empty():
+            key, step = reports.get()
+            if on_progress:
+                on_progress(by_key[key], step)
+        for future in done:
+            run = futures[future]
+            try:
+                status = future.result()
+            except BrokenProcessPool:
+                outcome.failed[run.label] = "its process died (killed, or out of memory?)"
+                continue
+            except Exception as e:
+                outcome.failed[run.label] = "".join(traceback.format_exception_only(e)).strip()
+                continue
+            (outcome.diverged if status == "diverged" else outcome.finished).append(run)
+            if on_progress:
+                on_progress(run, run.steps)
+
+
+_reports: Any = None  # the worker process's end of the queue
+
+
+def _start_worker(threads: int, reports: Any) -> None:
+    global _reports
+    _reports = reports
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+
+
+def _work(run: Run, root: Path) -> str:
+    last = time.monotonic()
+
+    def progress(run: Run, step: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > 0.5:  # a queue message costs a round trip
+            last = time.monotonic()
+            _reports.put((run.key, step))
+
+    return execute(run, root, progress)

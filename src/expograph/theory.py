@@ -1,0 +1,85 @@
+"""What the paper and the literature around it predict, to be set beside what we measure.
+
+Only facts whose source could be read are called the paper's. Rates that we derived from a
+published bound say so.
+"""
+
+import math
+from typing import NamedTuple
+
+from expograph.topology import ceil_log2
+
+
+def static_exponential_gap(n: int) -> float:
+    """2 / (1 + ceil(log2 n)): the static exponential graph's 1 - rho for even n.
+
+    A lower bound for odd n >= 3. Ref: Ying et al. 2021, Proposition 1.
+    """
+    return 2 / (1 + ceil_log2(n))
+
+
+def ring_gap(n: int) -> float:
+    """2/3 (1 - cos(2 pi / n)) for n >= 4: 1 - rho of the ring with weights 1/3.
+
+    Below 4 the smallest eigenvalue has the largest modulus or the ring is complete.
+    """
+    return 2 / 3 * (1 - math.cos(2 * math.pi / n))
+
+
+def star_gap(n: int) -> float:
+    """1 / n: 1 - rho of the star with Metropolis weights, n >= 2."""
+    return 1 / n
+
+
+def uniform_sampling_contraction(n: int) -> float:
+    """1 - 1/tau: worst-case E |W x|^2 / |x|^2 of one one-peer exponential step drawn uniformly.
+
+    For mean-free x, n a power of two, tau = log2 n: the Fourier mode that only one of the tau
+    matrices annihilates keeps its energy under all the others.
+    """
+    return 1 - 1 / ceil_log2(n)
+
+
+def transient_bound(n: int, rho: float) -> float:
+    """n^3 rho^4 / (1 - rho)^2: the order of the transient iterations, without its constant.
+
+    From DSGD's rate on identically distributed data, s/sqrt(nT) + (s rho)^(2/3) / (T^(2/3)
+    (1 - rho)^(1/3)) + ...: the number of steps T from which the first term, parallel SGD's,
+    leads. Ref: rate in Koloskova et al. 2020; the inversion is ours.
+    """
+    return n**3 * rho**4 / (1 - rho) ** 2
+
+
+class Rate(NamedTuple):
+    """Orders of a topology's costs in n; "" where none is known.
+
+    Attributes:
+        communication: messages the busiest rank sends a step.
+        gap: 1 - rho, or "" for time-varying graphs.
+        transient: transient iterations by `transient_bound` and the gap's order.
+    """
+
+    communication: str
+    gap: str
+    transient: str
+
+
+RATES: dict[str, Rate] = {
+    "fully_connected": Rate("2 (all-reduce)", "1", "0"),
+    "ring": Rate("2", "1/n^2", "n^7"),
+    "star": Rate("n", "1/n", "n^5"),
+    "grid": Rate("4", "1/n", "n^5"),
+    "torus": Rate("4", "1/n", "n^5"),
+    "hypercube": Rate("log n", "1/log n", "n^3 log^2 n"),
+    "half_random": Rate("n", "1", "n^3"),
+    "random_match": Rate("1", "", ""),
+    "static_exponential": Rate("log n", "1/log n", "n^3 log^2 n"),
+    "one_peer_exponential": Rate("1", "", "n^3 log^2 n"),
+    "one_peer_hypercube": Rate("1", "", "n^3 log^2 n"),
+}
+
+# Transient orders that the paper's abstract or its published review state (read there).
+PAPER_TRANSIENT = {
+    "static_exponential": "n^3 log^2 n",
+    "one_peer_exponential": "n^3 log^2 n",
+}

@@ -1,0 +1,97 @@
+"""The training loop: wire problem, topology, algorithm and engine together and yield records."""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from expograph import problems
+from expograph.algorithms import ALGORITHMS, init
+from expograph.config import Run
+from expograph.engines.embedded import Embedded
+from expograph.step_size import step_size
+from expograph.topology import build
+
+
+class Record(NamedTuple):
+    """What was measured after `step` steps.
+
+    Attributes:
+        step: steps done, 0 .. run.steps.
+        values: metric name -> value. Always: consensus_distance = 1/n sum_i |x_i - x_bar|^2,
+            bytes_sent_mean and bytes_sent_max (over ranks, since the start), train_seconds (since
+            the start, without evaluation); after step 0 also train_loss (mean over the workers'
+            batches of the last step) and lr. When evaluated: the problem's own metrics.
+        x: (n, d) the models, for callers that want more; valid until the next record.
+    """
+
+    step: int
+    values: dict[str, float]
+    x: Tensor
+
+
+class Diverged(Exception):
+    """A loss or a model stopped being finite; `step` says when."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"diverged at step {step}: a worker's loss or model is not finite")
+        self.step = step
+
+
+def train(run: Run, problem: problems.Problem | None = None) -> Iterator[Record]:
+    """Train as `run` says; yield a record before the first step and every `run.record_every`.
+
+    Evaluation and metrics are neither timed nor counted as communication. The problem's metrics
+    come every `run.evaluate_every` steps (a multiple of record_every is best) and at the end.
+
+    Args:
+        run: the resolved config.
+        problem: the run's problem, if the caller has built it already.
+    Raises:
+        Diverged: when a loss or a model is no longer finite; earlier records stand.
+    """
+    engine = Embedded(build(run.topology, run.nodes, run.seed))
+    problem = problem or problems.build(run, engine.ranks)
+    algorithm = ALGORITHMS[run.algorithm]
+    x0, b0 = problem.initial()
+    state = init(x0.repeat(len(engine.ranks), 1))
+    buffers = b0.repeat(len(engine.ranks), 1)
+    losses = torch.zeros(len(engine.ranks))
+    seconds = 0.0
+
+    def grad(x: Tensor) -> Tensor:
+        nonlocal losses, buffers
+        losses, gradients, buffers = problem.gradient(x, buffers, k)
+        return gradients
+
+    def record(step: int, lr: float | None) -> Record:
+        x = engine.gather(state.x)
+        values = {
+            "consensus_distance": float((x - x.mean(dim=0)).square().sum(dim=1).mean()),
+            "bytes_sent_mean": float(engine.sent.mean()),
+            "bytes_sent_max": int(engine.sent.max()),
+            "train_seconds": seconds,
+        }
+        if lr is not None:
+            values |= {"train_loss": float(losses.mean()), "lr": lr}
+        final = step == run.steps
+        if final or (run.evaluate_every and step % run.evaluate_every == 0):
+            values |= problem.evaluate(x, engine.gather(buffers), final)
+        return Record(step, values, x)
+
+    yield record(0, None)
+    for k in range(run.steps):
+        start = time.perf_counter()
+        lr = step_size(run, k)
+        state = algorithm.step(state, grad, engine.mixer(k), lr, run.beta)
+        finite = math.isfinite(float(losses.sum()))
+        seconds += time.perf_counter() - start
+        step = k + 1
+        recording = step % run.record_every == 0 or step == run.steps
+        if not finite or (recording and not bool(state.x.isfinite().all())):
+            raise Diverged(step)
+        if recording:
+            yield record(step, lr)

@@ -1,0 +1,171 @@
+"""Configs: what is refused, with which line, and what a sweep resolves to."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from expograph.config import ConfigError, Run, load
+from expograph.step_size import step_size
+
+BASE = """
+name = "small"
+[run]
+topology = "ring"
+nodes = 4
+algorithm = "vanilla_dmsgd"
+steps = 10
+lr = 0.1
+beta = 0.9
+[run.problem]
+kind = "classification"
+dataset = "digits"
+model = "linear"
+"""
+CONFIGS = sorted(Path("configs").glob("table*.toml"))
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text: str = BASE) -> Path:
+        path = tmp_path / "small.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('topology = "ring"', 'topolgy = "ring"', "run.topolgy: unknown key; did you mean run.topology?"),
+        ('topology = "ring"', 'topology = "rnig"', "run.topology: unknown topology 'rnig'; did you mean 'ring'?"),
+        ("lr = 0.1", 'lr = "1e-3"', "run.lr: Input should be a valid number, got '1e-3'"),
+        ("lr = 0.1", "lr = nan", "run.lr: Input should be a finite number"),
+        ("nodes = 4", "nodes = true", "run.nodes: Input should be a valid integer, got True"),
+        ("nodes = 4", "nodes = 0", "run.nodes: Input should be greater than or equal to 1, got 0"),
+        ("nodes = 4", "nodes = 4.5", "run.nodes: Input should be a valid integer"),
+        ("nodes = 4", "nodes = 4\nbatch_size = 3", "run.batch_size: unknown key; did you mean run.problem.batch_size?"),
+        ('model = "linear"', 'model = "linear"\nmodle = "cnn"', "run.problem.modle: unknown key; did you mean run.problem.model?"),
+        ('model = "linear"', 'model = "liner"', "run.problem.model: unknown model 'liner'; did you mean 'linear'?"),
+        ('dataset = "digits"', 'dataset = "digit"', "run.problem.dataset: unknown dataset 'digit'"),
+        ('model = "linear"', 'model = "linear"\nalpha = 0.1', "alpha goes with partition = 'dirichlet'"),
+        ('model = "linear"', 'model = "linear"\npartition = "dirichlet"', "alpha goes with partition"),
+        ('"vanilla_dmsgd"', '"psgd"', "run: psgd averages exactly: topology must be fully_connected"),
+        ('"vanilla_dmsgd"', '"dsgd_atc"', "run: dsgd_atc has no momentum: beta must be 0"),
+        ("steps = 10", "steps = 10\nwarmup_steps = 10", "run: warmup_steps must be smaller than steps"),
+        ("steps = 10", 'steps = 10\ndecay = "step"', "needs decay_steps"),
+        ("[run]", "colour = 1\n[run]", "colour: unknown key"),
+        ("steps = 10", "steps = 10\nsteps = 11", "not valid TOML"),
+        ("lr = 0.1", "", "run.lr: Field required"),
+        ('kind = "classification"', 'kind = "clasification"', "run.problem"),
+        ("[run.problem]", "[[sweep]]\nseed = []\n[run.problem]", "sweep.seed: an empty list"),
+        ("[run.problem]", "[[sweep]]\nsede = [1]\n[run.problem]", "run.sede: unknown key; did you mean run.seed?"),
+    ],
+)  # fmt: skip
+def test_bad_config_is_one_line_naming_file_and_key(config, old, new, line):
+    path = config(BASE.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=re.escape(line)) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
+
+
+def test_missing_file_is_one_line():
+    with pytest.raises(ConfigError, match=r"^nowhere\.toml: No such file"):
+        load("nowhere.toml")
+
+
+def test_sweep_blocks_are_products_joined_without_repetition(config):
+    sweeps = """
+    [[sweep]]
+    topology = ["ring", "grid"]
+    nodes = [4, 8]
+    [[sweep]]
+    topology = ["ring"]
+    nodes = [8, 16]
+    "problem.model" = ["linear", "mlp"]
+    """
+    runs = load(config(BASE + sweeps)).runs
+    found = [(r.topology, r.nodes, r.problem.model) for r in runs]
+    assert found == [
+        ("ring", 4, "linear"), ("ring", 8, "linear"), ("grid", 4, "linear"), ("grid", 8, "linear"),
+        ("ring", 8, "mlp"), ("ring", 16, "linear"), ("ring", 16, "mlp"),
+    ]  # fmt: skip
+
+
+def test_overrides_reach_every_key_and_replace_sweeps(config):
+    path = config(BASE + "\n[[sweep]]\nnodes = [4, 8]\nseed = [0, 1]\n")
+    runs = load(path, ["topology=grid", "nodes=16", "problem.batch_size=7", "lr=1e-2"]).runs
+    assert [(r.nodes, r.seed) for r in runs] == [(16, 0), (16, 1)]
+    assert {r.topology for r in runs} == {"grid"}
+    assert runs[0].problem.batch_size == 7 and runs[0].lr == 0.01
+    swept = load(path, ["topology=[ring,grid]", "seed=3"]).runs
+    assert [(r.topology, r.nodes) for r in swept] == [
+        ("ring", 4), ("grid", 4), ("ring", 8), ("grid", 8),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("topolgy=ring", "did you mean run.topology?"),
+        ("problem.modl=cnn", "did you mean run.problem.model?"),
+        ("nodes=four", "run.nodes: Input should be a valid integer, got 'four'"),
+        ("nodes", "expected key=value"),
+        ("topology.x=1", "topology is not a table"),
+    ],
+)
+def test_bad_overrides_are_refused(config, word, line):
+    with pytest.raises(ConfigError, match=re.escape(line)):
+        load(config(), [word])
+
+
+def test_key_changes_with_every_value_and_not_with_comments(config):
+    key = load(config()).runs[0].key
+    assert load(config(BASE + "\n# a comment\n")).runs[0].key == key
+    assert load(config(), ["seed=1"]).runs[0].key != key
+    assert load(config(), ["problem.batch_size=31"]).runs[0].key != key
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=str)
+def test_committed_configs_load_with_at_least_three_seeds(path):
+    experiment = load(path)
+    assert experiment.name == path.stem
+    assert len({run.seed for run in experiment.runs}) >= 3
+
+
+def test_the_script_refuses_a_bad_config_without_traceback(config):
+    path = config(BASE.replace("ring", "rnig"))
+    done = subprocess.run(
+        [sys.executable, "scripts/train.py", str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "did you mean 'ring'" in done.stderr
+
+
+def run_with(**changes) -> Run:
+    values = {
+        "problem": {"kind": "logistic"},
+        "topology": "ring",
+        "nodes": 16,
+        "algorithm": "dsgd_atc",
+        "steps": 110,
+        "lr": 0.2,
+    }
+    return Run.model_validate(values | changes)
+
+
+def test_step_sizes_by_hand():
+    cosine = run_with(warmup_steps=10, decay="cosine")
+    assert step_size(cosine, 0) == pytest.approx(0.02)
+    assert step_size(cosine, 9) == step_size(cosine, 10) == pytest.approx(0.2)
+    assert step_size(cosine, 60) == pytest.approx(0.1)
+    drops = run_with(decay="step", decay_steps=[30, 60], decay_factor=0.1)
+    expected = [0.2, 0.2, 0.02, 0.02, 0.002]
+    assert [step_size(drops, k) for k in (0, 29, 30, 59, 60)] == pytest.approx(expected)
+    assert step_size(run_with(decay="inverse", decay_steps=[10]), 10) == pytest.approx(0.1)
+    assert step_size(run_with(decay="inverse_sqrt", decay_steps=[10]), 30) == pytest.approx(0.1)
+    assert step_size(run_with(lr_scale="nodes"), 5) == pytest.approx(3.2)
+    assert step_size(run_with(lr_scale="sqrt_nodes"), 5) == pytest.approx(0.8)

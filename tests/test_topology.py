@@ -1,0 +1,192 @@
+"""Topologies against networkx, closed forms, values worked out by hand, and BlueFog if installed."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from expograph.mixing import OnePeer
+from expograph.topology import (
+    TOPOLOGIES,
+    build,
+    ceil_log2,
+    grid_shape,
+    one_peer_exponential,
+    static_exponential,
+)
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24)
+SYMMETRIC = [t for t in TOPOLOGIES if "exponential" not in t]
+sizes = st.integers(1, 60)
+
+
+def neighbors(name: str, n: int) -> list[set[int]]:
+    W = build(name, n).at(0)
+    return [set(W.sources(i)) for i in range(n)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(TOPOLOGIES), sizes, st.integers(0, 10**9), st.integers(0, 200))
+def test_every_step_is_doubly_stochastic_and_its_views_agree(name, n, seed, k):
+    W = build(name, n, seed).at(k)
+    dense = W.dense()
+    assert dense.shape == (n, n) and (dense >= 0).all()
+    np.testing.assert_allclose(dense.sum(axis=0), 1, atol=1e-12)
+    np.testing.assert_allclose(dense.sum(axis=1), 1, atol=1e-12)
+    linked = (dense > 0) & ~np.eye(n, dtype=bool)
+    for i in range(n):
+        assert W.self_weight(i) == pytest.approx(dense[i, i], abs=1e-15)
+        assert W.sources(i) == pytest.approx({j: dense[i, j] for j in np.flatnonzero(linked[i])})
+        assert W.destinations(i) == np.flatnonzero(linked[:, i]).tolist()
+    # the declared communication is the sparsity
+    np.testing.assert_array_equal(W.out_degrees, linked.sum(axis=0))
+    if W.permutation:
+        peer, weight = W.permutation
+        rebuilt = (1 - weight) * np.eye(n) + weight * np.eye(n)[peer]
+        np.testing.assert_allclose(rebuilt, dense, atol=1e-15)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(SYMMETRIC), sizes, st.integers(0, 99))
+def test_undirected_graphs_are_symmetric(name, n, k):
+    dense = build(name, n, 1).at(k).dense()
+    np.testing.assert_allclose(dense, dense.T, atol=1e-15)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_neighbors_equal_networkx(n):
+    rows, columns = grid_shape(n)
+    number = lambda node: node[0] * columns + node[1]  # noqa: E731
+    grid = nx.relabel_nodes(nx.grid_2d_graph(rows, columns), number)
+    torus = nx.relabel_nodes(nx.grid_2d_graph(rows, columns, periodic=True), number)
+    for name, graph in {
+        "grid": grid,
+        "torus": torus,
+        "star": nx.star_graph(n - 1),
+        "ring": nx.cycle_graph(n),
+        "fully_connected": nx.complete_graph(n),
+    }.items():
+        graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+        assert neighbors(name, n) == [set(graph[i]) for i in range(n)], name
+
+
+@pytest.mark.parametrize("tau", range(1, 6))
+def test_hypercube_equals_networkx(tau):
+    labels = {
+        node: int("".join(map(str, node)) if tau > 1 else str(node), 2)
+        for node in nx.hypercube_graph(tau)
+    }
+    graph = nx.relabel_nodes(nx.hypercube_graph(tau), labels)
+    assert neighbors("hypercube", 2**tau) == [set(graph[i]) for i in range(2**tau)]
+
+
+def test_metropolis_weights_of_a_path_by_hand():
+    # grid of 3 is the path 0 - 1 - 2 with |N| = 2, 3, 2
+    third = 1 / 3
+    expected = [[2 * third, third, 0], [third, third, third], [0, third, 2 * third]]
+    np.testing.assert_allclose(build("grid", 3).at(0).dense(), expected, atol=1e-15)
+
+
+def test_static_exponential_by_hand():
+    # n = 8: rank 0 receives from 7, 6 and 4 (1, 2 and 4 before it), every weight 1/4
+    W = static_exponential(8).at(0)
+    assert W.sources(0) == {7: 0.25, 6: 0.25, 4: 0.25}
+    assert W.destinations(0) == [1, 2, 4]
+    assert static_exponential(6).at(0).sources(0) == {5: 0.25, 4: 0.25, 2: 0.25}
+
+
+def test_one_peer_exponential_by_hand():
+    topology = one_peer_exponential(8)
+    assert [topology.at(k).sources(0) for k in range(4)] == [
+        {7: 0.5},
+        {6: 0.5},
+        {4: 0.5},
+        {7: 0.5},
+    ]
+    assert [topology.at(k).destinations(0) for k in range(3)] == [[1], [2], [4]]
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 12, 100, 1100])
+def test_offsets_are_the_powers_of_two_below_n(n):
+    # integer arithmetic throughout: float logarithms lose exact powers in other libraries
+    powers = [2**t for t in range(64) if 2**t < n]
+    assert len(powers) == ceil_log2(n)
+    assert sorted(static_exponential(n).at(0).destinations(0)) == powers
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 40), st.integers(0, 10**6), st.integers(0, 20))
+def test_permutation_order_visits_every_hop_once_a_period(n, seed, period):
+    topology = build("one_peer_exponential_permutation", n, seed)
+    tau = ceil_log2(n)
+    hops = [topology.at(period * tau + t).destinations(0)[0] for t in range(tau)]
+    assert sorted(hops) == [2**t for t in range(tau)]
+
+
+def test_random_schedules_are_addressed_by_seed_and_step():
+    for name in (
+        "random_match",
+        "one_peer_exponential_permutation",
+        "one_peer_exponential_uniform",
+    ):
+        forwards, again = build(name, 16, seed=5), build(name, 16, seed=5)
+        late = again.at(50).dense()  # asked for first, before any other step
+        np.testing.assert_array_equal(forwards.at(50).dense(), late)
+        steps = {forwards.at(k).dense().tobytes() for k in range(30)}
+        assert len(steps) > 3
+        assert any(
+            (build(name, 16, 6).at(k).dense() != forwards.at(k).dense()).any() for k in range(9)
+        )
+
+
+@pytest.mark.parametrize("n", [2, 7, 10, 33])
+def test_random_match_pairs_everyone_who_can_be_paired(n):
+    W = build("random_match", n, 3).at(4)
+    assert isinstance(W, OnePeer)
+    assert (W.peer[W.peer] == np.arange(n)).all()
+    assert (W.peer == np.arange(n)).sum() == n % 2
+
+
+def test_half_random_is_connected_and_half_full():
+    W = build("half_random", 200, 0).at(0)
+    assert 0.47 < W.out_degrees.sum() / (200 * 199) < 0.53
+    for n in range(2, 10):
+        for seed in range(5):
+            assert nx.is_connected(nx.from_numpy_array(build("half_random", n, seed).at(0).dense()))
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_one_worker_averages_with_itself(name):
+    assert build(name, 1).at(3).dense().tolist() == [[1.0]]
+
+
+def test_bad_names_and_sizes_are_refused_with_a_hint():
+    with pytest.raises(ValueError, match="did you mean one_peer_exponential"):
+        build("one_peer_exponentail", 8)
+    with pytest.raises(ValueError, match="at least 1 rank, got 0"):
+        build("ring", 0)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_equal_to_bluefog(n):
+    """BlueFog stores row = sender, we store row = receiver: hence the transpose."""
+    util = pytest.importorskip("bluefog.common.topology_util")
+    theirs = {
+        "ring": util.RingGraph,
+        "star": util.StarGraph,
+        "grid": util.MeshGrid2DGraph,
+        "fully_connected": util.FullyConnectedGraph,
+        "static_exponential": util.ExponentialTwoGraph,
+    }
+    for name, graph in theirs.items():
+        expected = nx.to_numpy_array(graph(n)).T
+        np.testing.assert_allclose(build(name, n).at(0).dense(), expected, atol=1e-12)
+    if n > 1:
+        base, ours = util.ExponentialTwoGraph(n), one_peer_exponential(n)
+        for rank in range(n):
+            schedule = util.GetDynamicOnePeerSendRecvRanks(base, rank)
+            for k in range(2 * ours.period):
+                send, receive = next(schedule)
+                assert ours.at(k).destinations(rank) == send
+                assert list(ours.at(k).sources(rank)) == receive
