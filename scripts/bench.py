@@ -181,7 +181,7 @@ def _mix_in_loop(topology: Topology, k: int, rows: list[torch.Tensor]) -> list[t
 
 
 def in_fresh_process(function: Callable, *arguments) -> tuple:
-    """What `function` returns, followed by its peak of resident memory above the start, in bytes."""
+    """(what `function` returns, its peak of resident memory above the start in bytes)."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measured, (function, *arguments))
 

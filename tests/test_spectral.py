@@ -89,8 +89,11 @@ def test_lemma_1_fails_off_the_powers_of_two(n):
 
 @pytest.mark.parametrize(
     ("n", "residual"),
-    [(3, 0.25), (5, 0.20225), (6, 0.21651), (7, 0.125), (12, 0.20913), (17, 0.06144)]
-    + [(33, 0.03111), (48, 0.20690), (100, 0.19164)],
+    zip(
+        (3, 5, 6, 7, 12, 17, 33, 48, 100),
+        (0.25, 0.20225, 0.21651, 0.125, 0.20913, 0.06144, 0.03111, 0.20690, 0.19164),
+        strict=True,
+    ),
 )
 def test_residual_of_one_period(n, residual):
     topology = one_peer_exponential(n)

@@ -1,4 +1,4 @@
-"""Topologies against networkx, closed forms, values worked out by hand, and BlueFog if installed."""
+"""Topologies against networkx, closed forms, values by hand, and BlueFog if installed."""
 
 import networkx as nx
 import numpy as np
@@ -73,11 +73,9 @@ def test_neighbors_equal_networkx(n):
 
 @pytest.mark.parametrize("tau", range(1, 6))
 def test_hypercube_equals_networkx(tau):
-    labels = {
-        node: int("".join(map(str, node)) if tau > 1 else str(node), 2)
-        for node in nx.hypercube_graph(tau)
-    }
-    graph = nx.relabel_nodes(nx.hypercube_graph(tau), labels)
+    graph = nx.hypercube_graph(tau)  # its nodes are tuples of bits, or bits if tau = 1
+    bits = {node: node if tau > 1 else (node,) for node in graph}
+    graph = nx.relabel_nodes(graph, {v: int("".join(map(str, b)), 2) for v, b in bits.items()})
     assert neighbors("hypercube", 2**tau) == [set(graph[i]) for i in range(2**tau)]
 
 

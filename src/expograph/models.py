@@ -1,133 +1,242 @@
-"""Small networks for images: plain nn.Modules from (B, H, W, C) floats to (B, classes) logits.
+"""Small image networks whose copies, one a worker, run fast side by side under `torch.func.vmap`.
 
-Convolutions are our own: under `torch.func.vmap` an nn.Conv2d with one weight a worker becomes a
-grouped convolution, which CPUs do slowly. Here it is one batched matrix product over patches, in
-the NHWC layout, where a patch is made of contiguous runs.
+Every network is a plain `nn.Module`: NHWC float images (B, H, W, C) in, logits (B, classes) out.
+Its state has the names' order and shapes of the usual torch layers, so it can be loaded into them.
+
+Inside, the convolutional ones keep images *batch-last*, (C, H, W, B), and convolve by a matrix
+product with unrolled patches, because `vmap` turns `nn.Conv2d` into a grouped convolution, which
+is slow on a CPU. With the batch last, every copy that unrolls an image moves runs of at least B
+numbers, the patches need no transpose before the product, and batch norm reduces over
+contiguous rows.
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+GROUPS = 4  # of the group norm; divides 8, 16 and 32 channels
+
+
+def _output_size(size: int, kernel: int, stride: int, padding: int) -> int:
+    """How many positions a kernel takes along an axis of `size` pixels."""
+    return (size + 2 * padding - kernel) // stride + 1
+
+
+def _overlap(size: int, kernel: int, stride: int, padding: int, tap: int) -> tuple[slice, slice]:
+    """Positions whose tap falls inside the image, and the pixels it falls on, along one axis."""
+    first = max(0, -((tap - padding) // stride))  # ceil((padding - tap) / stride)
+    last = (size - 1 + padding - tap) // stride
+    stop = max(first, min(_output_size(size, kernel, stride, padding), last + 1))
+    pixel = stride * first + tap - padding
+    return slice(first, stop), slice(pixel, pixel + stride * (stop - first), stride)
+
+
+def _windows(
+    height: int, width: int, kernel: int, stride: int, padding: int
+) -> Iterator[tuple[int, int, slice, slice, slice, slice]]:
+    """Per tap (i, j): output rows, output columns, image rows, image columns that correspond."""
+    for i in range(kernel):
+        rows, image_rows = _overlap(height, kernel, stride, padding, i)
+        for j in range(kernel):
+            columns, image_columns = _overlap(width, kernel, stride, padding, j)
+            yield i, j, rows, columns, image_rows, image_columns
 
 
 class Patches(torch.autograd.Function):
-    """im2col: (..., H, W, C) -> (..., h, w, k k C), the k x k patches at the given stride.
+    """Unrolls images into the patches that a convolution kernel sees (im2col), zero padded.
 
-    Any leading dimensions, so that vmap only has to bring its dimension to the front. Zero
-    padding on all sides; h = (H + 2 padding - k) // stride + 1.
+        patches[..., i, j, r, c, b] = image[..., stride r + i - padding, stride c + j - padding, b]
+
+    `Patches.apply(images, kernel, stride, padding)` takes (..., H, W, B) to
+    (..., kernel, kernel, h, w, B); the leading axes are whatever the caller has, channels or
+    workers and channels, which is why its rule for vmap is itself. The derivative is `_Fold`.
     """
 
     @staticmethod
-    def forward(x: Tensor, k: int, stride: int, padding: int) -> Tensor:
-        x = nn.functional.pad(x, (0, 0, padding, padding, padding, padding))
-        windows = x.unfold(-3, k, stride).unfold(-3, k, stride)  # (..., h, w, C, k, k)
-        return windows.movedim(-3, -1).flatten(-3)
+    def forward(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+        *lead, height, width, batch = images.shape
+        h, w = (_output_size(size, kernel, stride, padding) for size in (height, width))
+        patches = images.new_empty(*lead, kernel, kernel, h, w, batch)
+        # Only the rim is zeroed: padding the image first would copy all of it once more.
+        for i, j, rows, columns, image_rows, image_columns in _windows(
+            height, width, kernel, stride, padding
+        ):
+            tap = patches[..., i, j, :, :, :]
+            if rows != slice(0, h):
+                tap[..., : rows.start, :, :] = 0
+                tap[..., rows.stop :, :, :] = 0
+            if columns != slice(0, w):
+                tap[..., : columns.start, :] = 0
+                tap[..., columns.stop :, :] = 0
+            tap[..., rows, columns, :] = images[..., image_rows, image_columns, :]
+        return patches
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        x, ctx.k, ctx.stride, ctx.padding = inputs
-        ctx.shape = x.shape
+        images, *geometry = inputs
+        ctx.geometry = (*images.shape[-3:-1], *geometry)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):
-        *lead, H, W, C = ctx.shape
-        k, s, p = ctx.k, ctx.stride, ctx.padding
-        h, w = gradient.shape[-3:-1]
-        parts = gradient.unflatten(-1, (k, k, C))
-        x = gradient.new_zeros(*lead, H + 2 * p, W + 2 * p, C)
-        for i in range(k):
-            for j in range(k):
-                rows = slice(i, i + s * (h - 1) + 1, s)
-                columns = slice(j, j + s * (w - 1) + 1, s)
-                x[..., rows, columns, :] += parts[..., i, j, :]
-        return x[..., p : H + p, p : W + p, :], None, None, None
+    def backward(ctx, grad: Tensor):
+        return _Fold.apply(grad, *ctx.geometry), None, None, None
 
     @staticmethod
-    def vmap(info, in_dims, x: Tensor, k: int, stride: int, padding: int):
-        return Patches.apply(x.movedim(in_dims[0], 0), k, stride, padding), 0
+    def vmap(info, in_dims, images: Tensor, *geometry: int):
+        return Patches.apply(images.movedim(in_dims[0], 0), *geometry), 0
 
 
-class Conv2d(nn.Module):
-    """A k x k convolution in NHWC: patches @ weight + bias, weight of shape (k k C_in, C_out)."""
+class _Fold(torch.autograd.Function):
+    """The transpose of `Patches` (col2im): adds every patch back where it was read."""
+
+    @staticmethod
+    def forward(
+        patches: Tensor, height: int, width: int, kernel: int, stride: int, padding: int
+    ) -> Tensor:
+        images = patches.new_zeros(*patches.shape[:-5], height, width, patches.shape[-1])
+        for i, j, rows, columns, image_rows, image_columns in _windows(
+            height, width, kernel, stride, padding
+        ):
+            images[..., image_rows, image_columns, :] += patches[..., i, j, rows, columns, :]
+        return images
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.geometry = inputs[3:]
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        return Patches.apply(grad, *ctx.geometry), None, None, None, None, None
+
+    @staticmethod
+    def vmap(info, in_dims, patches: Tensor, *geometry: int):
+        return _Fold.apply(patches.movedim(in_dims[0], 0), *geometry), 0
+
+
+class Conv2d(nn.Conv2d):
+    """`nn.Conv2d` on batch-last images: (C, H, W, B) -> (O, h, w, B), as one matrix product.
+
+    Square kernel, equal stride and zero padding on both axes. The weight keeps torch's shape
+    (O, C, kernel, kernel); it is drawn normal with variance 2 / (C kernel^2), biases start at 0.
+
+    Ref: He et al., ICCV 2015, arXiv:1502.01852, for the initialisation.
+    """
 
     def __init__(
-        self, inputs: int, outputs: int, k: int = 3, stride: int = 1, bias: bool = True
-    ) -> None:
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        bias: bool = True,
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
+
+    def reset_parameters(self) -> None:
+        nn.init.kaiming_normal_(self.weight, nonlinearity="relu")
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = Patches.apply(images, self.kernel_size[0], self.stride[0], self.padding[0])
+        columns = patches.flatten(3).flatten(0, 2)  # (C kernel^2, h w B)
+        product = (self.weight.flatten(1) @ columns).unflatten(1, patches.shape[3:])
+        return product if self.bias is None else product + self.bias[:, None, None, None]
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """`nn.BatchNorm2d` on batch-last images (C, H, W, B), with the same buffers and statistics.
+
+    Normalises by the mean and the biased variance over batch and space; the running variance is
+    the unbiased one; momentum 0.1, eps 1e-5.
+
+    Ref: Ioffe & Szegedy, ICML 2015, arXiv:1502.03167.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        # One "image" of H W B pixels: over batch and space is over contiguous rows here.
+        return super().forward(images.flatten(1)[None, :, :, None]).view(images.shape)
+
+
+class GroupNorm(nn.GroupNorm):
+    """`nn.GroupNorm` on batch-last images (C, H, W, B); no batch statistics, no buffers.
+
+    Ref: Wu & He, ECCV 2018, arXiv:1803.08494.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        channels, batch = images.shape[0], images.shape[-1]
+        groups = images.reshape(self.num_groups, -1, batch)  # (groups, C / groups H W, B)
+        centered = groups - groups.mean(1, keepdim=True)
+        scale = torch.rsqrt(centered.square().mean(1) + self.eps)  # (groups, B)
+        # Scale per channel before it meets the image: one pass over the image, not two.
+        scale = self.weight.view(self.num_groups, -1, 1) * scale[:, None]
+        scale = scale.reshape(channels, 1, 1, batch)
+        return centered.view(images.shape) * scale + self.bias[:, None, None, None]
+
+
+class BatchLast(nn.Module):
+    """NHWC images (B, H, W, C) -> batch-last (C, H, W, B)."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.permute(3, 1, 2, 0).contiguous()
+
+
+class Classifier(nn.Linear):
+    """`nn.Linear` on batch-last features (..., B), flattened: logits (B, classes).
+
+    The product is taken feature-major, so that its gradient comes out batch-last too.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        return (self.weight @ features.flatten(0, -2)).mT + self.bias
+
+
+class _Block(nn.Module):
+    """Basic residual block: two 3x3 convolutions with norms, added to a parameter-free shortcut.
+
+    Where the shape changes, the shortcut takes every stride-th pixel and appends zero channels:
+    option A of He et al., CVPR 2016, arXiv:1512.03385, section 3.3.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, stride: int, norm: Callable[[int], nn.Module]
+    ):
         super().__init__()
-        self.k, self.stride = k, stride
-        self.weight = nn.Parameter(torch.empty(k * k * inputs, outputs))
-        # He et al. 2015, fan in
-        nn.init.normal_(self.weight, std=(2 / (k * k * inputs)) ** 0.5)
-        self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
+        self.stride, self.extra = stride, out_channels - in_channels
+        self.conv1 = Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
+        self.norm1 = norm(out_channels)
+        self.conv2 = Conv2d(out_channels, out_channels, 3, 1, 1, bias=False)
+        self.norm2 = norm(out_channels)
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = Patches.apply(x, self.k, self.stride, self.k // 2) @ self.weight
-        return y if self.bias is None else y.add_(self.bias)
+    def forward(self, images: Tensor) -> Tensor:
+        residual = F.relu(self.norm1(self.conv1(images)))
+        residual = self.norm2(self.conv2(residual))
+        shortcut = images[:, :: self.stride, :: self.stride]
+        if self.extra:
+            shortcut = F.pad(shortcut, (0, 0, 0, 0, 0, 0, 0, self.extra))
+        return F.relu(residual + shortcut, inplace=True)
 
 
-class BatchNorm(nn.Module):
-    """nn.BatchNorm2d for NHWC: statistics over batch and space, running ones in buffers."""
+class _ResNet8(nn.Module):
+    """Stem, three one-block stages of 8, 16, 32 channels (stride 1, 2, 2), average, linear."""
 
-    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+    def __init__(self, in_channels: int, num_classes: int, norm: Callable[[int], nn.Module]):
         super().__init__()
-        self.eps, self.momentum = eps, momentum
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-        self.register_buffer("running_mean", torch.zeros(channels))
-        self.register_buffer("running_var", torch.ones(channels))
+        self.enter = BatchLast()
+        self.stem = Conv2d(in_channels, 8, 3, 2, 1, bias=False)  # stride 2: 28x28 -> 14x14
+        self.norm = norm(8)
+        self.stages = nn.Sequential(
+            _Block(8, 8, 1, norm), _Block(8, 16, 2, norm), _Block(16, 32, 2, norm)
+        )
+        self.classifier = Classifier(32, num_classes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        mean, var = self.running_mean, self.running_var
-        if self.training:
-            var, mean = torch.var_mean(x, dim=(0, 1, 2), correction=0)
-            samples = x.shape[0] * x.shape[1] * x.shape[2]
-            unbiased = var.detach() * (samples / max(samples - 1, 1))
-            self.running_mean.lerp_(mean.detach(), self.momentum)
-            self.running_var.lerp_(unbiased, self.momentum)
-        scale = self.weight * torch.rsqrt(var + self.eps)
-        return x * scale + (self.bias - mean * scale)
-
-
-class GroupNorm(nn.Module):
-    """nn.GroupNorm for NHWC: statistics of one image over space and a group of channels."""
-
-    def __init__(self, channels: int, groups: int = 4, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.groups, self.eps = groups, eps
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        grouped = x.unflatten(-1, (self.groups, -1))  # (B, H, W, groups, C / groups)
-        var, mean = torch.var_mean(grouped, dim=(1, 2, 4), correction=0, keepdim=True)
-        normal = (grouped - mean) * torch.rsqrt(var + self.eps)
-        return normal.flatten(-2) * self.weight + self.bias
-
-
-class Block(nn.Module):
-    """Two 3 x 3 convolutions around a parameter-free shortcut (He et al. 2016, option A)."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: Callable) -> None:
-        super().__init__()
-        self.stride, self.widen = stride, outputs - inputs
-        self.conv1 = Conv2d(inputs, outputs, stride=stride, bias=False)
-        self.norm1 = norm(outputs)
-        self.conv2 = Conv2d(outputs, outputs, bias=False)
-        self.norm2 = norm(outputs)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.relu(self.norm1(self.conv1(x)))
-        shortcut = nn.functional.pad(x[..., :: self.stride, :: self.stride, :], (0, self.widen))
-        return torch.relu(self.norm2(self.conv2(y)) + shortcut)
-
-
-class Pool(nn.Module):
-    """Mean over space: (B, H, W, C) -> (B, C)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean(dim=(-3, -2))
+    def forward(self, images: Tensor) -> Tensor:
+        features = F.relu(self.norm(self.stem(self.enter(images))))
+        return self.classifier(self.stages(features).mean((1, 2)))
 
 
 def linear(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -137,7 +246,7 @@ def linear(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
 
 
 def mlp(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """One hidden layer of 64 rectified units."""
+    """One hidden layer of 64 ReLUs."""
     height, width, channels = image_shape
     return nn.Sequential(
         nn.Flatten(),
@@ -148,57 +257,46 @@ def mlp(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
 
 
 def cnn(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Two stride-2 convolutions of 16 and 32 channels and one linear layer."""
+    """Two stride-2 3x3 convolutions of 16 and 32 channels with ReLU, one linear layer."""
     height, width, channels = image_shape
-    rest = ((height + 3) // 4) * ((width + 3) // 4)  # two halvings, rounded up
+    h, w = (_output_size(_output_size(size, 3, 2, 1), 3, 2, 1) for size in (height, width))
     return nn.Sequential(
-        Conv2d(channels, 16, stride=2),
+        BatchLast(),
+        Conv2d(channels, 16, 3, 2, 1),
         nn.ReLU(inplace=True),
-        Conv2d(16, 32, stride=2),
+        Conv2d(16, 32, 3, 2, 1),
         nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(32 * rest, num_classes),
-    )
-
-
-def _resnet8(image_shape: tuple[int, int, int], num_classes: int, norm: Callable) -> nn.Module:
-    return nn.Sequential(
-        Conv2d(image_shape[2], 8, stride=2, bias=False),
-        norm(8),
-        nn.ReLU(),
-        Block(8, 8, 1, norm),
-        Block(8, 16, 2, norm),
-        Block(16, 32, 2, norm),
-        Pool(),
-        nn.Linear(32, num_classes),
+        Classifier(32 * h * w, num_classes),
     )
 
 
 def resnet8_bn(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """A narrow residual network with batch norm: stem of 8, one block of 8, 16 and 32 each."""
-    return _resnet8(image_shape, num_classes, BatchNorm)
+    """Narrow residual network of seven convolutions, batch norm: it has buffers to mix or not."""
+    return _ResNet8(image_shape[2], num_classes, BatchNorm)
 
 
 def resnet8_gn(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """The same with group norm, whose statistics do not depend on the batch."""
-    return _resnet8(image_shape, num_classes, GroupNorm)
+    """The same network with group norm: no buffers, workers share nothing but parameters."""
+    return _ResNet8(image_shape[2], num_classes, lambda channels: GroupNorm(GROUPS, channels))
+
+
+def build(name: str, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+    """A freshly initialised network, from torch's global random state.
+
+    Args:
+        name: a key of `MODELS`.
+        image_shape: (H, W, C) of the images it will be given as (B, H, W, C).
+        num_classes: number of logits.
+    Raises:
+        ValueError: if the name is unknown.
+    """
+    if name not in MODELS:
+        close = difflib.get_close_matches(name, MODELS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"unknown model {name!r}, known: {', '.join(MODELS)}{hint}")
+    return MODELS[name](image_shape, num_classes)
 
 
 MODELS: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {
     f.__name__: f for f in (linear, mlp, cnn, resnet8_bn, resnet8_gn)
 }
-
-
-def build(name: str, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """The model called `name`, freshly initialised from torch's global generator.
-
-    Args:
-        image_shape: (H, W, C) of one image.
-    Raises:
-        ValueError: if there is no such name.
-    """
-    if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown model {name!r}{hint} known: {', '.join(MODELS)}")
-    return MODELS[name](image_shape, num_classes)

@@ -1,5 +1,6 @@
 """The embedded engine: n workers in one process, all rows of an (n, d) buffer averaged at once."""
 
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -91,13 +92,16 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
             return _along_cycles(peer, weight)
         rows = torch.from_numpy(peer).to(like.device)
         return lambda x, spare: torch.lerp(x, x.index_select(0, rows), weight, out=spare)
-    csr = torch.sparse_csr_tensor(
-        torch.from_numpy(W.csr.indptr.astype(np.int64)),
-        torch.from_numpy(W.csr.indices.astype(np.int64)),
-        torch.from_numpy(W.csr.data).to(like.dtype),
-        size=(W.n, W.n),
-        device=like.device,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        csr = torch.sparse_csr_tensor(
+            torch.from_numpy(W.csr.indptr.astype(np.int64)),
+            torch.from_numpy(W.csr.indices.astype(np.int64)),
+            torch.from_numpy(W.csr.data).to(like.dtype),
+            size=(W.n, W.n),
+            device=like.device,
+            check_invariants=False,  # scipy has checked them
+        )
     return lambda x, spare: torch.addmm(spare, csr, x, beta=0, out=spare)
 
 

@@ -1,10 +1,12 @@
 """Image classification with a neural network, the training images divided over the workers."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from expograph import data, models
 from expograph.batches import Batches
@@ -22,7 +24,7 @@ class ImageClassification:
     def __init__(self, run: Run, ranks: Sequence[int]) -> None:
         p = run.problem
         self.device, self.weight_decay = torch.device(run.device), p.weight_decay
-        self.dataset = data.load(p.dataset)
+        self.dataset = _load(p.dataset)
         labels = self.dataset.train_labels
         self.shards = partition(p.partition, labels, run.nodes, run.seed, p.alpha)
         self.batches = Batches(self.shards, ranks, p.batch_size, run.seed)
@@ -56,10 +58,11 @@ class ImageClassification:
         the workers' running statistics. When final also, over the n local models with their own
         statistics: accuracy_worker_mean, accuracy_worker_worst, accuracy_worker_best.
         """
-        accuracy, loss = self._test(x.mean(dim=0), buffers.mean(dim=0))
+        averaged = x.mean(dim=0, keepdim=True), buffers.mean(dim=0, keepdim=True)
+        (accuracy,), (loss,) = self._test(*averaged)
         metrics = {"accuracy_averaged": accuracy, "test_loss_averaged": loss}
         if final:
-            local = [self._test(*worker)[0] for worker in zip(x, buffers, strict=True)]
+            local, _ = self._test(x, buffers)
             metrics |= {
                 "accuracy_worker_mean": float(np.mean(local)),
                 "accuracy_worker_worst": min(local),
@@ -85,16 +88,23 @@ class ImageClassification:
         std = torch.tensor(d.std, dtype=torch.float32, device=images.device)
         return images.to(torch.float32).div_(d.scale).sub_(mean).div_(std)
 
-    def _test(self, x: Tensor, buffers: Tensor) -> tuple[float, float]:
-        """Accuracy in per cent and mean cross-entropy of one model over the whole test set."""
-        correct, loss, n = 0, 0.0, len(self.dataset.test_labels)
+    def _test(self, x: Tensor, buffers: Tensor) -> tuple[list[float], list[float]]:
+        """Accuracies in per cent and mean cross-entropies of models x (m, d) on the test set."""
+        correct, loss = np.zeros(len(x), dtype=int), np.zeros(len(x))
+        n = len(self.dataset.test_labels)
         for start in range(0, n, TEST_CHUNK):
             chunk = slice(start, start + TEST_CHUNK)
             images = torch.from_numpy(self.dataset.test_images[chunk]).to(self.device)
             labels = torch.from_numpy(self.dataset.test_labels[chunk]).to(self.device)
-            logits = self.model.logits(x, buffers, self._normalised(images))
-            correct += int((logits.argmax(dim=1) == labels).sum())
-            loss += float(
-                torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum")
-            )
-        return 100 * correct / n, loss / n
+            images = self._normalised(images)
+            for i, model in enumerate(zip(x, buffers, strict=True)):
+                logits = self.model.logits(*model, images)
+                correct[i] += int((logits.argmax(dim=1) == labels).sum())
+                loss[i] += float(cross_entropy(logits.double(), labels, reduction="sum"))
+        return (100 * correct / n).tolist(), (loss / n).tolist()
+
+
+@lru_cache(maxsize=2)
+def _load(name: str) -> data.Dataset:
+    """One copy of a data set for all runs of a process."""
+    return data.load(name)
