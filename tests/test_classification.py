@@ -36,7 +36,7 @@ def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
     problem = ImageClassification(run, range(4))
     *_, last = train(run, problem)
 
-    first = copy.deepcopy(problem.model.module).train()
+    first = copy.deepcopy(problem.model._module).train()
     vector = torch.nn.utils.vector_to_parameters
     vector(problem.initial()[0], first.parameters())
     for buffer, start in zip(first.buffers(), problem.initial()[1].split(1), strict=False):
