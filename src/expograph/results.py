@@ -48,7 +48,10 @@ def save(run: Run, records: Iterable[Record], facts: dict[str, Any], root: Path 
     content = {"key": run.key, **facts, "run": run.model_dump(), "final": rows[-1]}
     (temporary / "run.json").write_text(json.dumps(content, indent=1) + "\n")
     shutil.rmtree(target, ignore_errors=True)
-    temporary.rename(target)
+    try:
+        temporary.rename(target)
+    except OSError:  # another sweep has just finished the same run
+        shutil.rmtree(temporary)
     return target
 
 

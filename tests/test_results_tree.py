@@ -1,0 +1,58 @@
+"""What is committed: results that figures and notebooks can be made from, without training."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+RESULTS = Path("results")
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table3"])
+def test_committed_tables_have_every_run_and_name_their_maker(name):
+    runs = pd.read_csv(RESULTS / name / "runs.csv")
+    assert set(runs["status"]) <= {"done", "diverged"}
+    assert runs["seed"].nunique() >= 3
+    made = json.loads((RESULTS / name / "provenance.json").read_text())
+    assert made["runs"] == made["finished"] == len(runs)
+    assert all(p["torch"] and p["cpu"] and p["commit"] for p in made["made_by"])
+    for suffix in ("md", "csv", "tex"):
+        assert (RESULTS / name / f"table.{suffix}").stat().st_size > 200
+
+
+def test_no_absolute_path_is_committed():
+    for path in RESULTS.rglob("*"):
+        committed = path.is_file() and "runs" not in path.parts and path.suffix != ".png"
+        if committed and not any(part.endswith("_custom") for part in path.parts):
+            assert str(Path.home()) not in path.read_text(), path
+            assert str(Path.cwd()) not in path.read_text(), path
+
+
+@pytest.mark.parametrize("folder", [".", "notebooks"])
+def test_notebooks_run_from_top_to_bottom(folder):
+    for path in Path("notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text())["cells"]
+        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_figures_are_drawn_from_committed_results_alone(tmp_path):
+    for name in ("table1", "table2"):
+        (tmp_path / name).mkdir()
+        shutil.copy(RESULTS / name / "curves.csv", tmp_path / name / "curves.csv")
+    done = subprocess.run(
+        [sys.executable, "scripts/figures.py", "--results", str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    drawn = {p.name for p in (tmp_path / "figures").iterdir()}
+    for figure in ("spectral_gap", "consensus_error", "table1_curves", "table2_curves"):
+        assert {f"{figure}.png", f"{figure}.svg"} <= drawn

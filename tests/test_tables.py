@@ -1,0 +1,105 @@
+"""Tables from hand-made summaries: intervals, holes, divergence, published numbers, LaTeX."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from expograph import theory
+from expograph.config import Table
+from expograph.report import tables
+from expograph.report.style import COLOURS, NAMES
+from expograph.topology import TOPOLOGIES
+
+TABLE = Table(title="t", rows=["topology"], column="nodes")
+NONE = tables.Published(None, Path("unread"))
+
+
+def summary(*rows: tuple) -> pd.DataFrame:
+    columns = ["topology", "nodes", "seed", "status", "accuracy_averaged"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_cells_are_mean_and_interval_or_say_what_is_wrong():
+    frame = tables.pivot(
+        summary(
+            ("ring", 4, 0, "done", 80.0),
+            ("ring", 4, 1, "done", 82.0),
+            ("ring", 4, 2, "done", 84.0),
+            ("ring", 8, 0, "done", 70.0),
+            ("grid", 4, 0, "done", 50.0),
+            ("grid", 4, 1, "diverged", np.nan),
+            ("grid", 8, 0, "missing", np.nan),
+            ("grid", 8, 1, "done", 1.0),
+        ),
+        TABLE,
+        "accuracy_averaged",
+        NONE,
+    ).set_index("topology")
+    assert frame.loc["ring", "4 nodes"] == "82.00 ± 4.97"  # t(2) = 4.303, s = 2, n = 3
+    assert frame.loc["ring", "8 nodes"] == "70.00"  # one seed has no interval
+    assert frame.loc["2D grid", "4 nodes"] == "diverged (1 of 2 runs)"
+    assert frame.loc["2D grid", "8 nodes"] == "missing (1 of 2 runs)"
+
+
+def test_published_numbers_stand_beside_ours_and_never_invented():
+    published = tables.Published("imagenet_resnet50", Path("configs/published.toml"))
+    frame = tables.pivot(
+        summary(
+            ("ring", 4, 0, "done", 1.0), ("grid", 4, 0, "done", 2.0), ("ring", 6, 0, "done", 3.0)
+        ),
+        TABLE,
+        "accuracy_averaged",
+        published,
+    ).set_index("topology")  # fmt: skip
+    assert frame.loc["ring", "4 nodes, published"] == "76.16"
+    assert frame.loc["2D grid", "4 nodes, published"] == tables.UNAVAILABLE
+    assert frame.loc["ring", "6 nodes, published"] == tables.UNAVAILABLE
+
+
+def test_transients_against_psgd_of_the_same_n_and_seed():
+    k = np.arange(0, 101, 10)
+    rows, curves = [], {}
+    for n in (4, 8):
+        for seed in (0, 1):
+            for algorithm, topology, late in (("psgd", "fully_connected", 0), ("d", "ring", 50)):
+                key = f"{n}{seed}{algorithm}"
+                rows.append((key, algorithm, topology, n, seed, 100))
+                excess = np.where(k < late * n / 4, 9.0, 1.0)
+                curves[key] = pd.DataFrame({"step": k, "e": excess * (1 + seed)})
+    columns = ["key", "algorithm", "topology", "nodes", "seed", "steps"]
+    table = Table(kind="theory", title="t", metrics=["e"], factor=1.5)
+    found = tables.transients(pd.DataFrame(rows, columns=columns), curves, table)
+    assert found.set_index("nodes")["transient"].to_dict() == {4: 50, 8: 100}
+    del curves["40d"]
+    again = tables.transients(pd.DataFrame(rows, columns=columns), curves, table)
+    assert not again.set_index("nodes").loc[4, "complete"]
+
+
+def test_files_are_written_in_three_forms(tmp_path):
+    frame = pd.DataFrame(
+        {"topology": ["2D grid"], "1 - rho, order": ["1/n^2"], "x_i": ["81.0 ± 2"]}
+    )
+    tables.write({"accuracy (%)": frame}, "- a note\n", tmp_path, "T & title")
+    markdown = (tmp_path / "table.md").read_text()
+    assert "| 2D grid" in markdown and "- a note" in markdown
+    tex = (tmp_path / "table.tex").read_text()
+    assert r"\toprule" in tex and r"$\pm$" in tex and "$1/n^2$" in tex and r"x\_i" in tex
+    lines = [line for line in tex.splitlines() if not line.startswith("%")]
+    assert not re.search(r"(?<!\\)[%#]|±", "\n".join(lines))
+    csv = pd.read_csv(tmp_path / "table.csv")
+    assert csv["value"].tolist() == ["2D grid", "1/n^2", "81.0 ± 2"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_every_topology_has_a_colour_and_theory_names_only_known_ones():
+    assert set(COLOURS) == set(TOPOLOGIES)
+    assert set(theory.RATES) <= set(TOPOLOGIES) and set(theory.PAPER_TRANSIENT) <= set(TOPOLOGIES)
+    assert len(set(COLOURS.values())) == len(COLOURS) and NAMES
+
+
+@pytest.mark.parametrize(("n", "rho", "expected"), [(8, 0.5, 128), (16, 0.6, 4096 * 0.81)])
+def test_transient_bound_by_hand(n, rho, expected):
+    assert theory.transient_bound(n, rho) == pytest.approx(expected)
