@@ -24,7 +24,7 @@ from expograph.config import Run
 from expograph.engines.embedded import Embedded
 from expograph.memory import keep_freed_memory
 from expograph.provenance import provenance
-from expograph.report.tables import replace
+from expograph.results import replace_text
 from expograph.spectral import spectral_gap
 from expograph.topology import Topology, build
 
@@ -271,11 +271,11 @@ def main() -> int:
     note = f"{machine['cpu']}, {arguments.threads} threads, torch {machine['torch']}; `make bench`"
     folder = arguments.results / "bench"
     folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / "bench.csv", frame.to_csv(index=False))
+    replace_text(folder / "bench.csv", frame.to_csv(index=False))
     text = (
         f"# Speed and memory of the embedded engine\n\n{frame.to_markdown(index=False)}\n\n{note}\n"
     )
-    replace(folder / "bench.md", text)
+    replace_text(folder / "bench.md", text)
     screen = Table(*frame.columns, title=note)
     for row in frame.itertuples(index=False):
         screen.add_row(*row)

@@ -26,8 +26,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         outcome = sweep(list(runs.values()), Path(folder))
     print(f"smoke: {outcome.describe()}")
-    for label, cause in outcome.failed.items():
-        print(f"failed: {label}: {cause}", file=sys.stderr)
+    for run, cause in outcome.failed:
+        print(f"failed: {run.label}: {cause}", file=sys.stderr)
     return 1 if outcome.failed or outcome.diverged else 0
 
 

@@ -39,9 +39,8 @@ def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
     first = copy.deepcopy(problem.model._module).train()
     vector = torch.nn.utils.vector_to_parameters
     vector(problem.initial()[0], first.parameters())
-    for buffer, start in zip(first.buffers(), problem.initial()[1].split(1), strict=False):
-        del start
-        buffer.fill_(float("running_var" in _name_of(first, buffer)))
+    for name, buffer in first.named_buffers():
+        buffer.fill_(float("running_var" in name))
     workers = [copy.deepcopy(first) for _ in range(4)]
     optimizers = []
     for worker in workers:
@@ -65,10 +64,6 @@ def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
                 vector(row, worker.parameters())
     expected = torch.stack([torch.nn.utils.parameters_to_vector(w.parameters()) for w in workers])
     torch.testing.assert_close(last.x, expected, rtol=1e-4, atol=1e-5)
-
-
-def _name_of(module: torch.nn.Module, wanted: torch.Tensor) -> str:
-    return next(name for name, buffer in module.named_buffers() if buffer is wanted)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 128, 1000])

@@ -62,6 +62,18 @@ def config(tmp_path):
         ("lr = 0.1", "", "run.lr: Field required"),
         ('kind = "classification"', 'kind = "clasification"', "run.problem"),
         ("[run.problem]", "[[sweep]]\nseed = []\n[run.problem]", "sweep.seed: an empty list"),
+        ('kind = "classification"', 'kind = ["x"]', "run.problem"),
+        ('name = "small"', 'name = "runs"', "name: 'runs' is taken"),
+        ("steps = 10", "steps = 10\nevaluate_every = 3", "evaluate_every must be a multiple of record_every"),
+        ("steps = 10", "steps = 10\ndecay_factor = 0.5", "decay_factor goes with decay = 'step'"),
+        ("steps = 10", 'steps = 10\ndecay = "step"\ndecay_steps = [5, 5]', "positive and increasing"),
+        ("steps = 10", 'steps = 10\ndecay = "step"\ndecay_steps = [50]', "between warmup_steps and steps"),
+        ('model = "linear"', 'model = "resnet8_bn"\nbatch_size = 1', "batch norm needs a batch_size"),
+        ("[run]", '[table]\ntitle = "t"\nrows = ["topolgy"]\n[run]', "unknown key 'topolgy'; did you mean 'topology'?"),
+        ("[run]", '[table]\ntitle = "t"\ncolumn = "nods"\n[run]', "did you mean 'nodes'?"),
+        ("[run]", '[table]\ntitle = "t"\nrows = []\n[run]', "table.rows"),
+        ("[run]", '[table]\ntitle = "t"\nmetrics = ["accuracy"]\n[run]', "unknown metric 'accuracy'"),
+        ("[run]", '[table]\ntitle = "t"\nkind = "theory"\n[run]', "needs problems with a known minimiser"),
         ("[run.problem]", "[[sweep]]\nsede = [1]\n[run.problem]", "run.sede: unknown key; did you mean run.seed?"),
     ],
 )  # fmt: skip
@@ -120,6 +132,18 @@ def test_overrides_reach_every_key_and_replace_sweeps(config):
 def test_bad_overrides_are_refused(config, word, line):
     with pytest.raises(ConfigError, match=re.escape(line)):
         load(config(), [word])
+
+
+@pytest.mark.parametrize("word", ["run.nodes=4", "nodes=4"])
+def test_keys_may_be_written_as_messages_name_them(config, word):
+    assert load(config(), [word]).runs[0].nodes == 4
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=str)
+def test_topology_override_leaves_the_parallel_reference_of_every_table(path):
+    runs = load(path, ["topology=hypercube", "nodes=16"]).runs
+    found = {(run.algorithm == "psgd", run.topology) for run in runs}
+    assert found == {(True, "fully_connected"), (False, "hypercube")}
 
 
 def test_key_changes_with_every_value_and_not_with_comments(config):

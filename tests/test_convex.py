@@ -57,9 +57,6 @@ def test_gradient_is_autograd_plus_noise_of_the_stated_size(kind):
 
 def test_a_rank_alone_sees_what_it_sees_among_all():
     whole = make("logistic")
-    run_of_rank_2 = make("logistic")
-    alone = Convex.__new__(Convex)
-    alone.__dict__.update(run_of_rank_2.__dict__)
     run = Run(
         problem={"kind": "logistic", "dim": 3, "samples": 20},
         topology="ring", nodes=4, algorithm="dsgd_atc", steps=1, lr=0.1,

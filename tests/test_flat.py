@@ -128,7 +128,8 @@ def test_flat_order_is_the_modules_and_decay_is_for_matrices():
 
 def test_the_module_and_the_initial_values_are_copies():
     module = build("resnet8_bn", (8, 8, 1), 3)
-    model, state = FlatModel(module), copy.deepcopy(module.state_dict())
+    state = copy.deepcopy(module.eval().state_dict())
+    model = FlatModel(module)
     x, buffers = model.initial()
     expected = x.clone(), buffers.clone()
     images, labels = torch.randn(1, 5, 8, 8, 1), torch.randint(3, (1, 5))
@@ -136,7 +137,8 @@ def test_the_module_and_the_initial_values_are_copies():
     x += 1
     buffers += 1
     assert all(map(torch.equal, model.initial(), expected))
-    assert all(torch.equal(v, state[k]) for k, v in module.state_dict().items())
+    assert all(torch.equal(v, module.state_dict()[k]) for k, v in state.items())
+    assert not module.training
 
 
 def test_unused_parameters_have_zero_gradient():

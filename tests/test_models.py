@@ -236,7 +236,10 @@ def test_networks_equal_the_same_in_torch_layers(name, shape):
 
 
 def test_an_unknown_model_names_the_known_and_the_closest():
-    with pytest.raises(ValueError, match=r"'resnet8', known: linear, .*did you mean 'resnet8_"):
+    with pytest.raises(ValueError, match="unknown model 'resnet8'") as error:
         build("resnet8", (28, 28, 1), 10)
-    with pytest.raises(ValueError, match=r"unknown model 'xyz', known: .*gn$"):
+    assert ", ".join(MODELS) in str(error.value)
+    assert "did you mean 'resnet8_" in str(error.value)
+    with pytest.raises(ValueError, match="unknown model 'xyz'") as error:
         build("xyz", (28, 28, 1), 10)
+    assert "did you mean" not in str(error.value)

@@ -13,6 +13,8 @@ def test_equal_addresses_give_equal_draws_and_others_do_not():
     draws = lambda *a: generator(*a).random(4).tolist()  # noqa: E731
     assert draws(1, NOISE, 2, 3) == draws(1, NOISE, 2, 3)
     others = [(0, NOISE, 2, 3), (1, BATCHES, 2, 3), (1, NOISE, 3, 2), (1, NOISE, 2)]
+    others += [(1, NOISE, 2, 3, 0), (2**31, NOISE, 2, 3)]
+    assert draws(1, NOISE) != draws(1, NOISE, 0)  # trailing zeros count
     assert all(draws(*a) != draws(1, NOISE, 2, 3) for a in others)
 
 

@@ -89,10 +89,12 @@ def test_lemma_1_fails_off_the_powers_of_two(n):
 
 @pytest.mark.parametrize(
     ("n", "residual"),
-    zip(
-        (3, 5, 6, 7, 12, 17, 33, 48, 100),
-        (0.25, 0.20225, 0.21651, 0.125, 0.20913, 0.06144, 0.03111, 0.20690, 0.19164),
-        strict=True,
+    list(
+        zip(
+            (3, 5, 6, 7, 12, 17, 33, 48, 100),
+            (0.25, 0.20225, 0.21651, 0.125, 0.20913, 0.06144, 0.03111, 0.20690, 0.19164),
+            strict=True,
+        )
     ),
 )
 def test_residual_of_one_period(n, residual):

@@ -91,14 +91,13 @@ def test_divergence_is_a_status_not_a_crash(tmp_path):
 
 
 def test_a_failing_run_is_reported_and_the_others_finish(tmp_path):
-    # 30 nodes cannot share 1437 digits by... 5000 nodes cannot: more workers than samples
     bad = tiny(
         problem={"kind": "classification", "dataset": "digits", "model": "linear"}, nodes=5000
     )
     outcome = sweep([bad, tiny(1), tiny(2)], tmp_path, jobs=1)
     assert len(outcome.finished) == 2
-    ((label, cause),) = outcome.failed.items()
-    assert "5000 nodes" in label and "5000" in cause
+    ((run, cause),) = outcome.failed
+    assert run == bad and "5000" in cause and "5000 nodes" in run.label
     assert results.load(bad, tmp_path) is None
 
 
@@ -144,15 +143,31 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     assert not list(runs.glob(".*tmp"))
 
 
-def test_a_worker_that_is_killed_fails_its_run_only_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeping, "_work", _die)
-    outcome = sweep([tiny()], tmp_path, jobs=1)
-    assert list(outcome.failed.values()) == ["its process died (killed, or out of memory?)"]
+def test_a_killed_process_fails_its_own_run_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeping, "_work", _die_on_seed_1)
+    outcome = sweep([tiny(seed) for seed in range(4)], tmp_path, jobs=2)
+    assert outcome.failed == [(tiny(1), "its process died (killed, or out of memory?)")]
+    assert sorted(run.seed for run in outcome.finished) == [0, 2, 3]
 
 
-def _die(run: Run, root) -> str:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return "unreachable"
+WORK = sweeping._work
+
+
+def _die_on_seed_1(run: Run, root) -> str:
+    if run.seed == 1:
+        sweeping._reports.put((run.key, 0))
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return WORK(run, root)
+
+
+def test_leftovers_of_killed_writers_are_removed_and_live_ones_kept(tmp_path):
+    dead = tmp_path / "runs" / ".abc.999999999.tmp"
+    live = tmp_path / "runs" / f".abc.{os.getpid()}.tmp"
+    for folder in (dead, live):
+        folder.mkdir(parents=True)
+    sweep([], tmp_path)
+    assert not dead.exists() and live.exists()
 
 
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "random_match"])
@@ -165,15 +180,18 @@ def test_any_number_of_nodes_trains(topology, nodes):
 def test_memory_stays_flat_over_a_long_sweep_in_one_process(tmp_path):
     """Resident memory after 60 runs is that after 20, within a little: nothing piles up."""
     code = """
-import resource, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, "tests")
 from test_sweep import tiny
+from expograph.memory import keep_freed_memory
 from expograph.sweep import execute
+keep_freed_memory()
 peaks = []
 for seed in range(60):
     execute(tiny(seed, problem={"kind": "logistic", "samples": 2000}, nodes=32), Path(sys.argv[1]))
-    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peaks.append(next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")))
 print(peaks[19], peaks[-1])
 """
     out = subprocess.run(

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from expograph import theory
-from expograph.config import Table
+from expograph.config import Table, load
 from expograph.report import tables
 from expograph.report.style import COLOURS, NAMES
+from expograph.results import flatten
 from expograph.topology import TOPOLOGIES
 
 TABLE = Table(title="t", rows=["topology"], column="nodes")
@@ -66,16 +67,18 @@ def test_transients_against_psgd_of_the_same_n_and_seed():
         for seed in (0, 1):
             for algorithm, topology, late in (("psgd", "fully_connected", 0), ("d", "ring", 50)):
                 key = f"{n}{seed}{algorithm}"
-                rows.append((key, algorithm, topology, n, seed, 100))
+                rows.append((key, algorithm, topology, n, seed, 100, "done"))
                 excess = np.where(k < late * n / 4, 9.0, 1.0)
                 curves[key] = pd.DataFrame({"step": k, "e": excess * (1 + seed)})
-    columns = ["key", "algorithm", "topology", "nodes", "seed", "steps"]
+    columns = ["key", "algorithm", "topology", "nodes", "seed", "steps", "status"]
     table = Table(kind="theory", title="t", metrics=["e"], factor=1.5)
     found = tables.transients(pd.DataFrame(rows, columns=columns), curves, table)
     assert found.set_index("nodes")["transient"].to_dict() == {4: 50, 8: 100}
-    del curves["40d"]
-    again = tables.transients(pd.DataFrame(rows, columns=columns), curves, table)
-    assert not again.set_index("nodes").loc[4, "complete"]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame.loc[1, "status"] = "diverged"
+    frame.loc[frame["nodes"] == 8, "algorithm"] = "d"
+    again = tables.transients(frame, curves, table).set_index("nodes")["what"]
+    assert again[4] == "diverged" and set(again[8]) == {"no parallel SGD to compare with"}
 
 
 def test_files_are_written_in_three_forms(tmp_path):
@@ -103,3 +106,35 @@ def test_every_topology_has_a_colour_and_theory_names_only_known_ones():
 @pytest.mark.parametrize(("n", "rho", "expected"), [(8, 0.5, 128), (16, 0.6, 4096 * 0.81)])
 def test_transient_bound_by_hand(n, rho, expected):
     assert theory.transient_bound(n, rho) == pytest.approx(expected)
+
+
+def test_table_1_is_made_from_its_committed_config():
+    """Every row and column of Table 1, from the config's runs with made-up errors."""
+    experiment = load("configs/table1.toml")
+    frame = pd.DataFrame([{"key": r.key, **flatten(r.model_dump())} for r in experiment.runs])
+    frame["status"] = "done"
+    frame["bytes_sent_max"] = 8 * frame["problem.dim"] * frame["steps"]
+    k = np.arange(0, 3001, 20)
+    curves = {key: pd.DataFrame({"step": k, "error_workers": 1 / (k + 1)}) for key in frame["key"]}
+    measured = tables.transients(frame, curves, experiment.table)
+    made = tables.theory_table(frame, measured).set_index("topology")
+    assert len(made) == 10
+    assert made.loc["static exponential", "1 - rho, n = 32"] == "0.3333"
+    one_peer = made.loc["one-peer exponential"]
+    assert one_peer["norm of W(tau-1)...W(0) - J, tau = 5"] == "0.0000"
+    assert one_peer["sent by the busiest rank, n = 32"] == "1.00"
+    assert (made["transient, measured, n = 16"] == "0 [0, 0]").all()
+
+
+def test_a_cell_never_pools_runs_that_differ_in_more_than_the_seed():
+    frame = summary(*(("ring", 4, seed, "done", 80.0 + seed) for seed in range(4)))
+    frame["lr"] = [0.1, 0.1, 0.2, 0.2]
+    made = tables.pivot(frame, TABLE, "accuracy_averaged", NONE)
+    assert made["lr"].tolist() == ["0.1", "0.2"]
+    assert made["4 nodes"].str.startswith(("80.50", "82.50")).all()
+
+
+def test_pipes_do_not_break_markdown_rows(tmp_path):
+    tables.write({"t": pd.DataFrame({"|x|": ["a|b"]})}, "", tmp_path, "t")
+    rows = [r for r in (tmp_path / "table.md").read_text().splitlines() if r.startswith("|")]
+    assert [len(re.split(r"(?<!\\)\|", row)) for row in rows] == [3, 3, 3]

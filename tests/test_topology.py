@@ -160,7 +160,7 @@ def test_one_worker_averages_with_itself(name):
 
 
 def test_bad_names_and_sizes_are_refused_with_a_hint():
-    with pytest.raises(ValueError, match="did you mean one_peer_exponential"):
+    with pytest.raises(ValueError, match="did you mean 'one_peer_exponential"):
         build("one_peer_exponentail", 8)
     with pytest.raises(ValueError, match="at least 1 rank, got 0"):
         build("ring", 0)

@@ -10,7 +10,6 @@ Dotted keys ("problem.model") reach into the problem. Anything unknown, mistyped
 one `ConfigError` line that names the file and the key, before anything runs.
 """
 
-import difflib
 import hashlib
 import itertools
 import json
@@ -31,6 +30,7 @@ from pydantic import (
 from expograph.algorithms import ALGORITHMS
 from expograph.data import DATASETS
 from expograph.models import MODELS
+from expograph.names import hint, known
 from expograph.partition import PARTITIONS
 from expograph.topology import TOPOLOGIES
 
@@ -41,14 +41,19 @@ class ConfigError(Exception):
     """A config that cannot be run; its message is one line for the user."""
 
 
-def _one_of(kind: str, known: Iterable[str], value: str) -> str:
-    """`value` if it is known; otherwise a ValueError that suggests the closest name."""
-    names = list(known)
-    if value in names:
-        return value
-    close = difflib.get_close_matches(value, names, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ValueError(f"unknown {kind} {value!r}; {hint}known: {', '.join(names)}")
+METRICS = {  # what a table may show, and how it is headed
+    "accuracy_averaged": "test accuracy (%) of the averaged model",
+    "accuracy_worker_mean": "test accuracy (%), mean over the local models",
+    "accuracy_worker_worst": "test accuracy (%) of the worst local model",
+    "accuracy_worker_best": "test accuracy (%) of the best local model",
+    "test_loss_averaged": "test cross-entropy of the averaged model",
+    "train_loss": "training loss of the last step, mean over the workers",
+    "consensus_distance": "consensus distance, 1/n sum of |x_i - x_bar|^2",
+    "error_workers": "1/n sum of |x_i - x*|^2",
+    "error_averaged": "|x_bar - x*|^2",
+    "suboptimality": "f(x_bar) - f(x*)",
+}
+RESERVED = ("runs", "figures", "bench")  # folders of results/ that are no experiment's
 
 
 class _Strict(BaseModel):
@@ -72,6 +77,10 @@ class Logistic(_Strict):
     noise: float = Field(1.0, ge=0, description="std of the gradient noise, per coordinate")
     l2: float = Field(0.01, gt=0, description="makes the minimiser unique")
 
+    @model_validator(mode="after")
+    def _shared_is_homogeneous(self) -> "Logistic":
+        return _shared_is_homogeneous(self)
+
 
 class LeastSquares(_Strict):
     """Linear least squares on synthetic data, full local gradients plus Gaussian noise."""
@@ -83,6 +92,18 @@ class LeastSquares(_Strict):
     shared_data: bool = Field(False, description="every worker holds the same samples")
     label_noise: float = Field(0.1, ge=0)
     noise: float = Field(1.0, ge=0, description="std of the gradient noise, per coordinate")
+
+    @model_validator(mode="after")
+    def _shared_is_homogeneous(self) -> "LeastSquares":
+        if self.samples < self.dim:
+            raise ValueError("samples must be at least dim, or there is no unique minimiser")
+        return _shared_is_homogeneous(self)
+
+
+def _shared_is_homogeneous(problem: Any) -> Any:
+    if problem.shared_data and problem.heterogeneity:
+        raise ValueError("shared_data leaves no room for heterogeneity: set one of them")
+    return problem
 
 
 class Classification(_Strict):
@@ -99,22 +120,24 @@ class Classification(_Strict):
     @field_validator("dataset")
     @classmethod
     def _dataset(cls, value: str) -> str:
-        return _one_of("dataset", DATASETS, value)
+        return known("dataset", value, DATASETS)
 
     @field_validator("model")
     @classmethod
     def _model(cls, value: str) -> str:
-        return _one_of("model", MODELS, value)
+        return known("model", value, MODELS)
 
     @field_validator("partition")
     @classmethod
     def _partition(cls, value: str) -> str:
-        return _one_of("partition", PARTITIONS, value)
+        return known("partition", value, PARTITIONS)
 
     @model_validator(mode="after")
     def _alpha_with_dirichlet(self) -> "Classification":
         if (self.partition == "dirichlet") != (self.alpha is not None):
             raise ValueError("alpha goes with partition = 'dirichlet', and only with it")
+        if self.model.endswith("_bn") and self.batch_size < 2:
+            raise ValueError("batch norm needs a batch_size of at least 2")
         return self
 
 
@@ -139,7 +162,7 @@ class Run(_Strict):
     decay: Literal["constant", "cosine", "step", "inverse", "inverse_sqrt"] = "constant"
     decay_steps: list[int] = Field([], description="step: where lr drops; inverse: its scale")
     decay_factor: float = Field(0.1, gt=0, lt=1, description="step: lr is multiplied by it")
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
     record_every: int = Field(10, ge=1)
     evaluate_every: int | None = Field(None, ge=1, description="None: at the end only")
     engine: Literal["embedded"] = "embedded"
@@ -148,12 +171,12 @@ class Run(_Strict):
     @field_validator("topology")
     @classmethod
     def _topology(cls, value: str) -> str:
-        return _one_of("topology", TOPOLOGIES, value)
+        return known("topology", value, TOPOLOGIES)
 
     @field_validator("algorithm")
     @classmethod
     def _algorithm(cls, value: str) -> str:
-        return _one_of("algorithm", ALGORITHMS, value)
+        return known("algorithm", value, ALGORITHMS)
 
     @model_validator(mode="after")
     def _possible(self) -> "Run":
@@ -164,14 +187,24 @@ class Run(_Strict):
             raise ValueError(f"{self.algorithm} has no momentum: beta must be 0")
         if self.warmup_steps >= self.steps:
             raise ValueError("warmup_steps must be smaller than steps")
+        if self.evaluate_every and self.evaluate_every % self.record_every:
+            raise ValueError("evaluate_every must be a multiple of record_every")
         if self.decay == "step" and not self.decay_steps:
             raise ValueError("decay = 'step' needs decay_steps, the steps where lr drops")
         if self.decay.startswith("inverse") and len(self.decay_steps) != 1:
             raise ValueError(f"decay = {self.decay!r} needs decay_steps = [scale]")
         if self.decay in ("constant", "cosine") and self.decay_steps:
             raise ValueError(f"decay = {self.decay!r} takes no decay_steps")
-        if any(k < 1 for k in self.decay_steps) or sorted(self.decay_steps) != self.decay_steps:
+        if (
+            any(k < 1 for k in self.decay_steps)
+            or sorted(set(self.decay_steps)) != self.decay_steps
+        ):
             raise ValueError("decay_steps must be positive and increasing")
+        if self.decay != "step" and "decay_factor" in self.model_fields_set:
+            if self.decay_factor != Run.model_fields["decay_factor"].default:
+                raise ValueError("decay_factor goes with decay = 'step', and only with it")
+        if self.decay == "step" and not self.warmup_steps <= self.decay_steps[0] < self.steps:
+            raise ValueError("decay_steps must lie between warmup_steps and steps")
         return self
 
     @property
@@ -186,7 +219,9 @@ class Run(_Strict):
     @property
     def label(self) -> str:
         """A short name for people: progress lines and error messages."""
-        return f"{self.algorithm} on {self.topology}, {self.nodes} nodes, seed {self.seed}"
+        problem = getattr(self.problem, "model", self.problem.kind)
+        where = f"{self.topology}, {self.nodes} nodes"
+        return f"{self.algorithm} on {where}, {problem}, seed {self.seed} (run {self.key})"
 
 
 class Table(_Strict):
@@ -197,7 +232,7 @@ class Table(_Strict):
 
     kind: Literal["pivot", "theory"] = "pivot"
     title: str
-    rows: list[str] = ["topology"]
+    rows: list[str] = Field(["topology"], min_length=1)
     column: str = "nodes"
     metrics: list[str] = Field(["accuracy_averaged"], min_length=1)
     published: str | None = Field(None, description="a table of configs/published.toml")
@@ -217,7 +252,7 @@ class Experiment(BaseModel):
 
 
 class _File(_Strict):
-    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
     run: dict[str, Any]
     sweep: list[dict[str, list[Any]]] = []
     table: Table | None = None
@@ -245,9 +280,11 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
     base = dict(file.run)
     for key, value in map(_parse_override, overrides):
         for block in blocks:
-            block.pop(key, None)
+            # parallel SGD, the reference of a table, has the one topology it can have
+            if key != "topology" or not _averages_exactly(block, base):
+                block.pop(key, None)
         if isinstance(value, list) and key != "decay_steps":
-            blocks = [{**block, key: value} for block in blocks]
+            blocks = [block if key in block else {**block, key: value} for block in blocks]
         else:
             base = _with(base, key, value)
     runs: dict[str, Run] = {}
@@ -261,7 +298,49 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
                 resolved = _with(resolved, key, value)
             run = _checked(path, Run, resolved)
             runs.setdefault(run.key, run)
+    _check_table(path, file, list(runs.values()))
     return Experiment(name=file.name, path=path, runs=list(runs.values()), table=file.table)
+
+
+def _averages_exactly(block: dict[str, list[Any]], base: dict[str, Any]) -> bool:
+    names = block.get("algorithm", [base.get("algorithm")])
+    return all(name in ALGORITHMS and ALGORITHMS[name].exact for name in names)
+
+
+def _check_table(path: Path, file: _File, runs: list[Run]) -> None:
+    """Everything about the table that could otherwise fail only after the training."""
+
+    def check(where: str, kind: str, name: str, names: Iterable[str]) -> None:
+        try:
+            known(kind, name, names)
+        except ValueError as e:
+            raise ConfigError(f"{path}: {where}: {e}") from None
+
+    if file.name in RESERVED:
+        raise ConfigError(f"{path}: name: {file.name!r} is taken by the results' own folders")
+    if file.table is None:
+        return
+    keys = {
+        *Run.model_fields,
+        *(f"problem.{key}" for run in runs for key in type(run.problem).model_fields),
+    } - {"problem"}
+    for key in (*file.table.rows, file.table.column):
+        check("table.rows and column", "key", key, sorted(keys))
+    for metric in file.table.metrics:
+        check("table.metrics", "metric", metric, METRICS)
+    if file.table.published:
+        tables = tomllib.loads(published_numbers(path).read_text())
+        check("table.published", "table", file.table.published, tables)
+    if file.table.kind == "theory":
+        if any(run.problem.kind == "classification" for run in runs):
+            raise ConfigError(f"{path}: table.kind: 'theory' needs problems with a known minimiser")
+        if all(ALGORITHMS[run.algorithm].exact for run in runs):
+            raise ConfigError(f"{path}: table.kind: 'theory' needs runs beside parallel SGD")
+
+
+def published_numbers(config: Path) -> Path:
+    """The file of numbers published elsewhere that belongs to a config: beside it."""
+    return config.with_name("published.toml")
 
 
 def _with(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -276,7 +355,7 @@ def _with(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 
 def _parse_override(word: str) -> tuple[str, Any]:
-    key, equals, text = word.partition("=")
+    key, equals, text = word.removeprefix("run.").partition("=")
     if not equals or not key:
         raise ConfigError(f"override {word!r}: expected key=value, as in topology=ring nodes=16")
     try:
@@ -311,13 +390,17 @@ def _checked(path: Path, model: type[Model], values: dict[str, Any]) -> Model:
 def _suggestion(model: type[BaseModel], where: list[str], values: dict[str, Any]) -> str:
     """The closest key that is allowed where an unknown one stood, and where it belongs."""
     problem = values.get("problem")
+    kind = problem.get("kind") if isinstance(problem, dict) else None
     kinds = {"logistic": Logistic, "least_squares": LeastSquares, "classification": Classification}
-    kind = kinds.get(problem.get("kind", "")) if isinstance(problem, dict) else None
-    allowed = {name: name for name in model.model_fields}
+    inner = kinds[kind].model_fields if isinstance(kind, str) and kind in kinds else {}
+    allowed = list(model.model_fields)
     if model is Run:
-        allowed = {name: f"run.{name}" for name in Run.model_fields}
-        allowed |= {name: f"run.problem.{name}" for name in (kind.model_fields if kind else {})}
+        allowed = [f"run.{name}" for name in Run.model_fields]
+        allowed += [f"run.problem.{name}" for name in inner]
     elif where[0] == "table":
-        allowed = {name: f"table.{name}" for name in Table.model_fields}
-    close = difflib.get_close_matches(where[-1], allowed, n=1)
-    return f"; did you mean {allowed[close[0]]}?" if close else f"; known: {', '.join(allowed)}"
+        allowed = [f"table.{name}" for name in Table.model_fields]
+    by_last = {name.rsplit(".", 1)[-1]: name for name in allowed}
+    near = hint(where[-1], by_last)
+    if not near:
+        return f"; known: {', '.join(allowed)}"
+    return f"; did you mean {by_last[near.split(chr(39))[1]]}?"

@@ -5,7 +5,6 @@ variable EXPOGRAPH_DATA if that is set, else `data` in the current working direc
 uint8 as published; `scale`, `mean` and `std` say how to normalise them.
 """
 
-import difflib
 import gzip
 import hashlib
 import os
@@ -22,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
+
+from expograph.names import known
 
 
 class DataUnavailable(RuntimeError):
@@ -69,11 +70,9 @@ def load(name: str, root: Path | str | None = None) -> Dataset:
         ValueError: if there is no such name.
         DataUnavailable: if it can't be had, or if a file of it fails its checksum.
     """
-    if name not in DATASETS:
-        close = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown data set {name!r}, known: {', '.join(DATASETS)}{hint}")
-    return DATASETS[name](Path(root or os.environ.get("EXPOGRAPH_DATA") or "data"))
+    return DATASETS[known("data set", name, DATASETS)](
+        Path(root or os.environ.get("EXPOGRAPH_DATA") or "data")
+    )
 
 
 # ---- Fashion-MNIST ---------------------------------------------------------------------------

@@ -187,7 +187,6 @@ def metropolis(n: int, edges: np.ndarray) -> Sparse:
     size = 1 + np.bincount(edges.ravel(), minlength=n)
     w = 1.0 / np.maximum(size[i], size[j])
     remainder = 1.0 - np.bincount(edges.ravel(), weights=np.repeat(w, 2), minlength=n)
-    remainder[np.abs(remainder) < 1e-15] = 0.0
     ranks = np.arange(n)
     W = csr_array(
         (

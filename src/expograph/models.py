@@ -10,12 +10,13 @@ numbers, the patches need no transpose before the product, and batch norm reduce
 contiguous rows.
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from expograph.names import known
 
 GROUPS = 4  # of the group norm; divides 16, 32 and 64 channels
 
@@ -298,11 +299,7 @@ def build(name: str, image_shape: tuple[int, int, int], num_classes: int) -> nn.
     Raises:
         ValueError: if the name is unknown.
     """
-    if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown model {name!r}, known: {', '.join(MODELS)}{hint}")
-    return MODELS[name](image_shape, num_classes)
+    return MODELS[known("model", name, MODELS)](image_shape, num_classes)
 
 
 MODELS: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -41,18 +40,18 @@ def code_fingerprint() -> str:
 
 @cache
 def provenance() -> dict[str, str | int | bool | None]:
-    """Git commit, package versions, machine, time and command of this process."""
+    """Git commit, package versions, machine and command of this process."""
     packages = ("torch", "torchvision", "numpy", "scipy")
+    changes = _git("status", "--porcelain", "--", ":/src", ":/configs")  # :/ is the repository
     return {
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--", "src", "configs")),
+        "uncommitted_changes": None if changes is None else bool(changes),
         "code": code_fingerprint(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
 

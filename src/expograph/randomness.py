@@ -13,8 +13,9 @@ def generator(seed: int, stream: int, *address: int) -> np.random.Generator:
     """The generator at one address; equal arguments give equal draws on every machine.
 
     Args:
-        seed: the run's seed, >= 0.
+        seed: the run's seed, 0 <= seed < 2^32.
         stream: what the draws are for, one of this module's constants.
         address: further integers >= 0, such as rank and step.
     """
-    return np.random.default_rng(np.random.SeedSequence([seed, stream, *address]))
+    # spawn_key, not a longer entropy: there (1,) and (1, 0) would be the same address
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream, *address)))

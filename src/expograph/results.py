@@ -21,7 +21,7 @@ from expograph.statistics import mean_interval
 from expograph.train import Record
 
 ROOT = Path("results")
-SETTING = ["problem", "algorithm", "topology", "nodes"]  # what curves of one experiment differ in
+ALWAYS_TOLD = ["algorithm", "topology", "nodes"]  # of a curve, even where all runs agree
 
 
 def folder(run: Run, root: Path = ROOT) -> Path:
@@ -47,12 +47,33 @@ def save(run: Run, records: Iterable[Record], facts: dict[str, Any], root: Path 
     pd.DataFrame(rows).to_csv(temporary / "metrics.csv", index=False, float_format="%.8g")
     content = {"key": run.key, **facts, "run": run.model_dump(), "final": rows[-1]}
     (temporary / "run.json").write_text(json.dumps(content, indent=1) + "\n")
-    shutil.rmtree(target, ignore_errors=True)
+    replaced = target.with_name(f".{run.key}.{os.getpid()}.old.tmp")
+    if target.exists():
+        target.rename(replaced)
     try:
         temporary.rename(target)
-    except OSError:  # another sweep has just finished the same run
+    except OSError:
+        if not load(run, root):  # else another sweep has just finished the same run
+            raise
         shutil.rmtree(temporary)
+    shutil.rmtree(replaced, ignore_errors=True)
     return target
+
+
+def discard_leftovers(root: Path = ROOT) -> None:
+    """Remove the temporary folders of processes that were killed while writing."""
+    for path in (root / "runs").glob(".*.tmp"):
+        try:
+            os.kill(int(path.name.split(".")[2]), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 def load(run: Run, root: Path = ROOT) -> dict[str, Any] | None:
@@ -74,7 +95,7 @@ def summary(runs: Iterable[Run], root: Path = ROOT) -> pd.DataFrame:
     for run in runs:
         content = load(run, root)
         row = {"key": run.key, "status": "missing", **flatten(run.model_dump())}
-        row["problem"] = getattr(run.problem, "model", run.problem.kind)
+        row["decay_steps"] = str(run.decay_steps)
         if content:
             row["status"] = content["status"]
             known = content["problem"]
@@ -109,25 +130,36 @@ def mean_curves(
         metrics: the columns wanted; those a run did not record are left out.
     Returns:
         One row a (setting, step): what tells the settings apart, step, and for each metric its
-        mean and `<metric>_half_width` of the 95 % interval (NaN for one seed).
+        mean, `<metric>_half_width` of the 95 % interval (NaN for one seed) and `<metric>_count`.
     """
     done = summary[summary["key"].isin(by_key)]
+    told = [*ALWAYS_TOLD, *(k for k in varying(summary) if k not in ALWAYS_TOLD)]
     frames = []
-    for setting, group in done.groupby(SETTING, sort=False):
+    for setting, group in done.groupby(told, sort=False, dropna=False):
         stacked = pd.concat([by_key[key] for key in group["key"]])
         present = [m for m in metrics if m in stacked]
-        steps = stacked.loc[stacked[present].notna().all(axis=1), "step"].unique()
+        steps = stacked.loc[stacked[present].notna().any(axis=1), "step"].unique()
         picked = np.unique(np.geomspace(1, len(steps), points).round().astype(int)) - 1
         stacked = stacked[stacked["step"].isin(steps[picked])]
         rows = []
         for step, at in stacked.groupby("step"):
-            row: dict[str, Any] = {**dict(zip(SETTING, setting, strict=True)), "step": step}
+            row: dict[str, Any] = {**dict(zip(told, setting, strict=True)), "step": step}
             for metric in present:
-                found = mean_interval(at[metric].to_numpy())
-                row[metric], row[f"{metric}_half_width"] = found.mean, found.half_width
+                values = at[metric].dropna().to_numpy()
+                if len(values):
+                    found = mean_interval(values)
+                    row[metric], row[f"{metric}_half_width"] = found.mean, found.half_width
+                    row[f"{metric}_count"] = found.count
             rows.append(row)
         frames.append(pd.DataFrame(rows))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def varying(summary: pd.DataFrame) -> list[str]:
+    """The config keys, seed left out, in which the runs of a summary differ."""
+    heads = set(Run.model_fields) - {"seed"}
+    keys = [c for c in summary if c.split(".")[0] in heads]
+    return [k for k in keys if summary[k].nunique(dropna=False) > 1]
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Transient(NamedTuple):
 
     Attributes:
         steps: the measured number; None if the curve is still above the bound at its end.
-        low, high: 95 % bootstrap interval over seeds; high is None if it reaches the end.
+        low, high: 95 % bootstrap interval over seeds; None for an end beyond the last step.
     """
 
     steps: int | None

@@ -6,10 +6,10 @@ from expograph.config import Run
 
 
 def step_size(run: Run, k: int) -> float:
-    """The step size at step k: a linear warm-up to lr, then the decay, counted from its end.
+    """The step size at step k: a linear warm-up to lr, then the decay.
 
-    lr is `run.lr`, times n or sqrt(n) if `run.lr_scale` says so. With t = k - warmup_steps and
-    T = steps - warmup_steps:
+    lr is `run.lr`, times n or sqrt(n) if `run.lr_scale` says so. With t = k - warmup_steps,
+    T = steps - warmup_steps and the drops of `step` at absolute steps:
         constant      lr
         cosine        lr (1 + cos(pi t / T)) / 2
         step          lr * decay_factor^(how many of decay_steps are <= k)

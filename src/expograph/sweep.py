@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ Progress = Callable[[Run, int], None]  # (run, its steps done so far)
 
 @dataclass
 class Outcome:
-    """What became of a sweep; `failed` maps a run to the last line of its error."""
+    """What became of a sweep; a failed run comes with the last line of its error."""
 
     reused: list[Run] = field(default_factory=list)
     finished: list[Run] = field(default_factory=list)
     diverged: list[Run] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # label -> cause
+    failed: list[tuple[Run, str]] = field(default_factory=list)
 
     def describe(self) -> str:
         """One line of counts."""
@@ -48,7 +49,7 @@ def execute(run: Run, root: Path = results.ROOT, progress: Progress | None = Non
     Returns:
         Its status, "done" or "diverged".
     """
-    started = time.perf_counter()
+    started, clock = datetime.now(UTC), time.perf_counter()
     problem = problems.build(run, range(run.nodes))
     records: list[Record] = []
     status, note = "done", None
@@ -63,7 +64,8 @@ def execute(run: Run, root: Path = results.ROOT, progress: Progress | None = Non
         "status": status,
         "note": note,
         "problem": problem.describe(),
-        "seconds": round(time.perf_counter() - started, 2),
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - clock, 2),
         "threads": torch.get_num_threads(),
         "provenance": provenance(),
     }
@@ -104,16 +106,32 @@ def sweep(
         on_progress: called here as runs advance; a finished run reports its `steps`.
     """
     outcome = Outcome()
+    results.discard_leftovers(root)
     todo = []
     for run in runs:
         if not force and results.load(run, root):
             outcome.reused.append(run)
         else:
             todo.append(run)
-    if not todo:
-        return outcome
     todo.sort(key=cost, reverse=True)  # long runs first: no long tail on one core
-    jobs = min(jobs or os.cpu_count() or 1, len(todo))
+    while todo:
+        suspects, todo = _round(todo, root, jobs or os.cpu_count() or 1, on_progress, outcome)
+        for run in suspects:  # one of them lost its process: each again, alone
+            if _round([run], root, 1, on_progress, outcome)[0]:
+                outcome.failed.append((run, "its process died (killed, or out of memory?)"))
+    return outcome
+
+
+def _round(
+    todo: list[Run], root: Path, jobs: int, on_progress: Progress | None, outcome: Outcome
+) -> tuple[list[Run], list[Run]]:
+    """Do `todo` in one pool of processes, noting in `outcome` what became of each run.
+
+    Returns:
+        Nothing twice, or, if a process died and took the pool with it: the runs that were being
+        done, and those that had not begun.
+    """
+    jobs = min(jobs, len(todo))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
@@ -123,40 +141,45 @@ def sweep(
         )
         try:
             futures = {pool.submit(_work, run, root): run for run in todo}
-            _collect(futures, reports, on_progress, outcome)
+            return _collect(futures, reports, on_progress, outcome)
         except BaseException:
             for process in list((pool._processes or {}).values()):
                 process.terminate()
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    return outcome
 
 
 def _collect(
     futures: dict[Future, Run], reports: Any, on_progress: Progress | None, outcome: Outcome
-) -> None:
+) -> tuple[list[Run], list[Run]]:
     by_key = {run.key: run for run in futures.values()}
-    pending = set(futures)
+    pending, begun, lost = set(futures), set(), []
     while pending:
         done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
         while not reports.empty():
             key, step = reports.get()
-            if on_progress:
+            begun.add(key)
+            if on_progress and step:
                 on_progress(by_key[key], step)
         for future in done:
             run = futures[future]
             try:
                 status = future.result()
             except BrokenProcessPool:
-                outcome.failed[run.label] = "its process died (killed, or out of memory?)"
+                lost.append(run)
                 continue
             except Exception as e:
-                outcome.failed[run.label] = "".join(traceback.format_exception_only(e)).strip()
-                continue
-            (outcome.diverged if status == "diverged" else outcome.finished).append(run)
+                cause = "".join(traceback.format_exception_only(e)).strip()
+                outcome.failed.append((run, cause))
+            else:
+                (outcome.diverged if status == "diverged" else outcome.finished).append(run)
             if on_progress:
                 on_progress(run, run.steps)
+    suspects = [run for run in lost if run.key in begun]
+    if lost and not suspects:  # died before its first word
+        return lost, []
+    return suspects, [run for run in lost if run.key not in begun]
 
 
 _reports: Any = None  # the worker process's end of the queue
@@ -170,10 +193,13 @@ def _start_worker(threads: int, reports: Any) -> None:
 
 
 def _work(run: Run, root: Path) -> str:
-    last = time.monotonic()
+    last, parent = time.monotonic(), os.getppid()
+    _reports.put((run.key, 0))
 
     def progress(run: Run, step: int) -> None:
         nonlocal last
+        if os.getppid() != parent:  # the sweep was killed: nobody waits for this run
+            os._exit(1)
         if time.monotonic() - last > 0.5:  # a queue message costs a round trip
             last = time.monotonic()
             _reports.put((run.key, step))

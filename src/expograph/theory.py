@@ -56,7 +56,9 @@ class Rate(NamedTuple):
     Attributes:
         communication: messages the busiest rank sends a step.
         gap: 1 - rho, or "" for time-varying graphs.
-        transient: transient iterations by `transient_bound` and the gap's order.
+        transient: transient iterations by `transient_bound` and the gap's order; an upper bound
+            for the 1/2-random graph, whose rho tends to 0; for one-peer graphs as for the static
+            exponential graph (the paper's claim).
     """
 
     communication: str
@@ -71,14 +73,15 @@ RATES: dict[str, Rate] = {
     "grid": Rate("4", "1/n", "n^5"),
     "torus": Rate("4", "1/n", "n^5"),
     "hypercube": Rate("log n", "1/log n", "n^3 log^2 n"),
-    "half_random": Rate("n", "1", "n^3"),
+    "half_random": Rate("n", "1", "at most n^3"),
     "random_match": Rate("1", "", ""),
     "static_exponential": Rate("log n", "1/log n", "n^3 log^2 n"),
     "one_peer_exponential": Rate("1", "", "n^3 log^2 n"),
     "one_peer_hypercube": Rate("1", "", "n^3 log^2 n"),
 }
 
-# Transient orders that the paper's abstract or its published review state (read there).
+# Transient orders that the paper claims according to its abstract and a published review; the
+# paper's own Table 1 was not available to us.
 PAPER_TRANSIENT = {
     "static_exponential": "n^3 log^2 n",
     "one_peer_exponential": "n^3 log^2 n",

@@ -5,7 +5,6 @@ period 1, time-varying ones a longer period, random ones none. Random graphs are
 address (seed, step), so every rank of a job sees the same graph without a message.
 """
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -14,6 +13,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from expograph.mixing import Circulant, Mixing, OnePeer, metropolis
+from expograph.names import known
 from expograph.randomness import TOPOLOGY, generator
 
 
@@ -178,7 +178,7 @@ def one_peer_exponential(n: int, order: str = "cyclic", seed: int = 0) -> Topolo
         n: number of ranks.
         order: "cyclic", t = k mod tau, as BlueFog's GetDynamicOnePeerSendRecvRanks over the
             static graph; "permutation", each period of tau steps in a fresh random order, still
-            exact after each period; "uniform", t drawn anew each step, never exact.
+            exact after each period; "uniform", t drawn anew each step, exact by luck only.
         seed: of the two random orders.
     """
     steps = _one_peer_steps(n)
@@ -228,10 +228,6 @@ def build(name: str, n: int, seed: int = 0) -> Topology:
     """
     if n < 1:
         raise ValueError(f"a topology needs at least 1 rank, got {n}")
-    if name in DETERMINISTIC:
-        return DETERMINISTIC[name](n)
-    if name in RANDOM:
+    if known("topology", name, TOPOLOGIES) in RANDOM:
         return RANDOM[name](n, seed=seed)
-    close = difflib.get_close_matches(name, TOPOLOGIES, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise ValueError(f"unknown topology {name!r}{hint} Known: {', '.join(TOPOLOGIES)}")
+    return DETERMINISTIC[name](n)

@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Diverged(Exception):
-    """A loss or a model stopped being finite; `step` says when."""
+    """A loss (seen at every step) or a model (seen when recorded) is not finite any more."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"diverged at step {step}: a worker's loss or model is not finite")

@@ -57,8 +57,7 @@ class Embedded:
             if key:
                 self._prepared[key] = apply, sent
         self.sent += sent
-        # x is ours to overwrite, so its memory becomes the spare of the next call: no (n, d)
-        # array is allocated here after the first step
+        # x is ours to overwrite, so its memory becomes the spare of the next call
         spare = self._spare[kind] if kind in self._spare else torch.empty_like(x)
         mixed = apply(x, spare)
         self._spare[kind] = spare if mixed is x else x

@@ -1,24 +1,22 @@
 """What an experiment leaves in results/<name>/: summary, curves, tables, provenance."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 from rich.table import Table as Screen
 
 from expograph import results
-from expograph.config import Experiment
-from expograph.provenance import provenance
+from expograph.config import METRICS, Experiment, published_numbers
+from expograph.provenance import code_fingerprint, provenance
 from expograph.report import tables
 from expograph.report.style import name_of
 
-PUBLISHED = Path("configs/published.toml")
 CURVES = ("accuracy_averaged", "consensus_distance", "train_loss", "error_workers")
 
 
-def write_report(experiment: Experiment, root: Path, name: str) -> Iterator[Screen]:
-    """Write results/<name>/ from the runs that are there; yield its tables for a terminal.
+def write_report(experiment: Experiment, root: Path, name: str) -> list[Screen]:
+    """Write results/<name>/ from the runs that are there; its tables for a terminal.
 
     runs.csv has a row a run, curves.csv the curves averaged over seeds, table.{md,csv,tex} the
     experiment's table, provenance.json the machine and code of the runs.
@@ -27,34 +25,34 @@ def write_report(experiment: Experiment, root: Path, name: str) -> Iterator[Scre
     folder.mkdir(parents=True, exist_ok=True)
     summary = results.summary(experiment.runs, root)
     by_key = results.curves(experiment.runs, root)
-    tables.replace(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))
+    results.replace_text(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))
     curves = results.mean_curves(summary, by_key, CURVES)
-    tables.replace(folder / "curves.csv", curves.to_csv(index=False, float_format="%.5g"))
-    tables.replace(
+    results.replace_text(folder / "curves.csv", curves.to_csv(index=False, float_format="%.5g"))
+    results.replace_text(
         folder / "provenance.json", json.dumps(_provenance(experiment, root), indent=1) + "\n"
     )
     if experiment.table is None:
-        return
-    published = tables.Published(experiment.table.published, PUBLISHED)
+        return []
+    numbers = published_numbers(experiment.path)
+    published = tables.Published(experiment.table.published, numbers)
     if experiment.table.kind == "theory":
         measured = tables.transients(summary, by_key, experiment.table)
         frames = {experiment.table.title: tables.theory_table(summary, measured)}
     else:
         frames = {
-            tables.METRICS.get(m, m): tables.pivot(summary, experiment.table, m, published)
+            METRICS[m]: tables.pivot(summary, experiment.table, m, published)
             for m in experiment.table.metrics
         }
     notes = _notes(experiment, summary, published)
     tables.write(frames, notes, folder, experiment.table.title)
-    for heading, frame in frames.items():
-        yield _screen(f"{name}: {heading}", frame)
+    return [_screen(f"{name}: {heading}", frame) for heading, frame in frames.items()]
 
 
 def _notes(experiment: Experiment, summary: pd.DataFrame, published: tables.Published) -> str:
     seeds = summary["seed"].nunique()
     lines = [
-        f"Made by `make reproduce-table` from `{experiment.path}`: {len(summary)} runs, "
-        f"{seeds} seeds. ± is the half-width of the 95 % Student-t interval over seeds."
+        f"From `{experiment.path}`: {len(summary)} runs, {seeds} seeds. ± is the half-width "
+        "of the 95 % Student-t interval over seeds."
     ]
     lines += experiment.table.notes
     if published.source:
@@ -62,21 +60,25 @@ def _notes(experiment: Experiment, summary: pd.DataFrame, published: tables.Publ
             f"Published: {published.caption}; {published.source}. A different scale: the "
             "orders of the rows may be compared, the numbers may not."
         )
-    codes = sorted(set(summary["code"].dropna())) if "code" in summary else []
-    if len(codes) > 1:
-        lines.append(f"Caution: these runs were made by different code ({', '.join(codes)}).")
+    codes = set(summary["code"].dropna()) if "code" in summary else set()
+    if codes - {code_fingerprint()}:
+        lines.append(
+            "Caution: some of these runs were made by other code than what is here now; "
+            "`make reproduce-table FORCE=1` does them again."
+        )
     return "\n".join(f"- {line}" for line in lines) + "\n"
 
 
 def _provenance(experiment: Experiment, root: Path) -> dict:
     found = [c for run in experiment.runs if (c := results.load(run, root))]
+    makers = {tuple(c["provenance"].items()) for c in found}
     return {
         "config": str(experiment.path),
         "runs": len(experiment.runs),
         "finished": len(found),
         "run_seconds": round(sum(c["seconds"] for c in found), 1),
         "seeds": sorted({run.seed for run in experiment.runs}),
-        "made_by": [dict(p) for p in {tuple(c["provenance"].items()) for c in found}],
+        "made_by": [dict(maker) for maker in sorted(makers, key=str)],
         "summarised_by": provenance(),
     }
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import torch
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 
 from expograph import theory
 from expograph.engines.embedded import Embedded
-from expograph.report.style import line_style, name_of, new_figure
+from expograph.report.style import RC, line_style, name_of, new_figure
 from expograph.spectral import spectral_gap
 from expograph.topology import build
 
@@ -25,7 +26,7 @@ def gap_against_nodes(sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128, 256, 512
         left.loglog(sizes, gaps, marker=".", **line_style(name))
     left.set(xlabel="nodes n", ylabel="spectral gap 1 - rho", xscale="log", title="static graphs")
     left.set_xscale("log", base=2)
-    left.legend(fontsize=6.5)
+    left.legend(fontsize=6.5, frameon=False)
     every = np.arange(2, 301)
     gaps = np.array([spectral_gap(build("static_exponential", int(n)).at(0)) for n in every])
     bound = [theory.static_exponential_gap(int(n)) for n in every]
@@ -37,7 +38,7 @@ def gap_against_nodes(sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128, 256, 512
         every[~even], gaps[~even], "x", markersize=3, color="#d55e00", label="odd n, computed"
     )
     right.set(xlabel="nodes n", ylabel="spectral gap 1 - rho", title="static exponential graph")
-    right.legend(fontsize=6.5)
+    right.legend(fontsize=6.5, frameon=False)
     return figure
 
 
@@ -57,7 +58,7 @@ def consensus_error(
             ax.semilogy(shown, marker=".", markersize=3, **line_style(name))
         ax.set(xlabel="step", title=f"n = {n}", ylim=(1e-17, 3))
         ax.set_ylabel("relative consensus error")
-    axes[-1].legend(fontsize=6.5)
+    axes[-1].legend(fontsize=6.5, frameon=False)
     return figure
 
 
@@ -84,12 +85,16 @@ def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = 
         if log:
             ax.set(xscale="log", yscale="log")
     axes[0].set_ylabel(ylabel)
-    axes[-1].legend(fontsize=6.5)
+    axes[-1].legend(fontsize=6.5, frameon=False)
     return figure
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write path.png and path.svg, without dates: equal data gives equal files."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path.with_suffix(".png"), dpi=150, metadata={"Software": None})
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    undated = {"png": {"Software": None}, "svg": {"Date": None}}
+    for kind, metadata in undated.items():
+        temporary = path.with_name(f".{path.name}.tmp")
+        with matplotlib.rc_context(RC):
+            figure.savefig(temporary, format=kind, dpi=150, metadata=metadata)
+        temporary.replace(path.with_suffix(f".{kind}"))

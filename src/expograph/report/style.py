@@ -43,6 +43,15 @@ COLOURS = {
     "one_peer_exponential_uniform": "#b05f9a",
     "one_peer_hypercube": "#7a4fa3",
 }
+RC = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "figure.dpi": 150,
+    "svg.hashsalt": "expograph",  # else element ids, and so the file, differ each time
+}
 DASHES = {"fully_connected": "--", "static_exponential": "-.", "one_peer_exponential": "-"}
 
 
@@ -64,17 +73,7 @@ def line_style(topology: str) -> dict:
 
 def new_figure(columns: int = 1) -> tuple[Figure, list]:
     """A figure with `columns` panels side by side, sized for a page, without global state."""
-    with matplotlib.rc_context(
-        {
-            "font.size": 8,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.alpha": 0.3,
-            "legend.frameon": False,
-            "figure.dpi": 150,
-        }
-    ):
+    with matplotlib.rc_context(RC):
         figure = Figure(figsize=(4.2 * columns, 3.1), layout="constrained")
         axes = figure.subplots(1, columns, squeeze=False)[0]
     return figure, list(axes)

@@ -10,17 +10,12 @@ import pandas as pd
 from expograph import theory
 from expograph.config import Table
 from expograph.report.style import name_of
+from expograph.results import replace_text, varying
 from expograph.spectral import contraction, spectral_gap, window_of
 from expograph.statistics import Transient, mean_interval, transient
 from expograph.topology import build, ceil_log2
 
 UNAVAILABLE = "not available to us"
-METRICS = {
-    "accuracy_averaged": "test accuracy (%) of the averaged model",
-    "accuracy_worker_mean": "test accuracy (%), mean over the local models",
-    "accuracy_worker_worst": "test accuracy (%) of the worst local model",
-    "consensus_distance": "consensus distance, 1/n sum of |x_i - x_bar|^2",
-}
 
 
 class Published:
@@ -50,12 +45,21 @@ def cell(group: pd.DataFrame, metric: str) -> str:
 def pivot(summary: pd.DataFrame, table: Table, metric: str, published: Published) -> pd.DataFrame:
     """A row for each value of `table.rows`, a column for each of `table.column`, in run order.
 
-    With a published table each column is followed by the published number, where there is one.
+    What else the runs of one cell differ in, seeds apart, becomes further rows: a cell's interval
+    is over seeds and nothing else. With a published table each column is followed by the published
+    number, where there is one.
     """
     columns = list(summary[table.column].drop_duplicates())
+    cells = summary.groupby([*table.rows, table.column], dropna=False)
+    extra = [
+        key
+        for key in varying(summary)
+        if key not in (*table.rows, table.column) and (cells[key].nunique(dropna=False) > 1).any()
+    ]
+    by = [*table.rows, *extra]
     rows = []
-    for keys, group in summary.groupby(table.rows, sort=False):
-        row = dict(zip(map(_heading, table.rows), map(name_of, keys), strict=True))
+    for keys, group in summary.groupby(by, sort=False, dropna=False):
+        row = dict(zip(map(_heading, by), map(name_of, keys), strict=True))
         for column in columns:
             cells = group[group[table.column] == column]
             heading = _column_heading(table.column, column)
@@ -75,35 +79,40 @@ def transients(
         summary: `results.summary` of the experiment.
         curves: run key -> its metrics.csv.
         table: gives `factor`; the error is the metric `table.metrics[0]`.
+    Returns:
+        topology, nodes, what ("measured", or why not), transient, low, high, seeds, steps.
     """
     metric = table.metrics[0]
     rows = []
     for nodes, at_n in summary.groupby("nodes", sort=False):
-        reference = at_n[at_n["algorithm"] == "psgd"].set_index("seed")
+        reference = at_n[at_n["algorithm"] == "psgd"].set_index("seed")["key"]
         for topology, group in at_n[at_n["algorithm"] != "psgd"].groupby("topology", sort=False):
-            seeds = [s for s in group["seed"] if s in reference.index]
-            ours = group.set_index("seed").loc[seeds, "key"]
-            done = all(key in curves for key in [*ours, *reference.loc[seeds, "key"]])
-            found = Transient(None, None, None)
-            if done and seeds:
-                frames = [curves[key] for key in ours]
-                evaluated = frames[0][metric].notna().to_numpy()
-                stack = np.stack([f[metric].to_numpy()[evaluated] for f in frames])
-                refs = np.stack(
-                    [curves[k][metric].to_numpy()[evaluated] for k in reference.loc[seeds, "key"]]
-                )
-                steps = frames[0]["step"].to_numpy()[evaluated]
-                found = transient(steps, stack, refs, table.factor)
+            ours = group.set_index("seed")["key"]
+            seeds = [seed for seed in ours.index if seed in reference.index]
+            keys = [*ours[seeds], *reference[seeds]]
+            statuses = set(summary.set_index("key").loc[keys, "status"])
+            what, found = "measured", Transient(None, None, None)
+            if not seeds:
+                what = "no parallel SGD to compare with"
+            elif statuses != {"done"}:
+                what = "diverged" if "diverged" in statuses else "missing"
+            else:
+                frame = curves[ours[seeds[0]]].dropna(subset=metric)
+                errors = [
+                    np.stack([curves[key][metric].dropna() for key in some[seeds]])
+                    for some in (ours, reference)
+                ]
+                found = transient(frame["step"].to_numpy(), *errors, table.factor)
             rows.append(
                 {
                     "topology": topology,
                     "nodes": nodes,
+                    "what": what,
                     "transient": found.steps,
                     "low": found.low,
                     "high": found.high,
                     "seeds": len(seeds),
                     "steps": int(group["steps"].iloc[0]),
-                    "complete": done,
                 }
             )
     return pd.DataFrame(rows)
@@ -116,13 +125,13 @@ def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
         summary: `results.summary` of the experiment.
         measured: what `transients` returned.
     """
-    sizes = sorted(measured["nodes"].unique())
+    sizes = sorted(int(n) for n in measured["nodes"].unique())
     largest = sizes[-1]
     rows = []
     for name in measured["topology"].drop_duplicates():
         topology = build(name, largest, seed=0)
         W = topology.at(0)
-        tau = ceil_log2(largest)
+        tau = max(1, ceil_log2(largest))
         static = topology.period == 1
         rate = theory.RATES.get(name, theory.Rate("", "", ""))
         runs = summary[(summary["topology"] == name) & (summary["nodes"] == largest)]
@@ -136,17 +145,17 @@ def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
             ),
             "1 - rho, order": rate.gap or "time-varying",
             f"1 - rho, n = {largest}": f"{spectral_gap(W):.4f}" if static else "time-varying",
-            f"||W(tau-1)...W(0) - J||, tau = {tau}": (
+            f"norm of W(tau-1)...W(0) - J, tau = {tau}": (
                 f"{contraction(window_of(topology, 0, tau)):.4f}"
             ),
-            "transient, paper": theory.PAPER_TRANSIENT.get(name, UNAVAILABLE),
+            "transient, claimed by the paper": theory.PAPER_TRANSIENT.get(name, UNAVAILABLE),
             "transient, theory": rate.transient or "unknown",
         }
         for n in sizes:
-            W = build(name, int(n), seed=0).at(0)
+            W = build(name, n, seed=0).at(0)
             if static:
                 row[f"n^3 rho^4/(1-rho)^2, n = {n}"] = (
-                    f"{theory.transient_bound(int(n), 1 - spectral_gap(W)):.2g}"
+                    f"{theory.transient_bound(n, 1 - spectral_gap(W)):.2g}"
                 )
             else:
                 row[f"n^3 rho^4/(1-rho)^2, n = {n}"] = "time-varying"
@@ -167,27 +176,20 @@ def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str)
     folder.mkdir(parents=True, exist_ok=True)
     markdown, latex, tidy = [f"# {title}\n"], [f"% {title}\n"], []
     for heading, frame in frames.items():
-        markdown.append(
-            f"## {heading}\n\n{frame.to_markdown(index=False, disable_numparse=True)}\n"
-        )
+        shown = frame.map(_markdown).rename(columns=_markdown)
+        text = shown.to_markdown(index=False, disable_numparse=True)
+        markdown.append(f"## {heading}\n\n{text}\n")
         body = frame.map(_latex).rename(columns=_latex)
         latex.append(f"% {heading}\n{body.to_latex(index=False)}")
         long = frame.reset_index(names="row").melt("row", var_name="column")
         tidy.append(long.assign(table=heading))
     markdown.append(notes)
-    replace(folder / "table.md", "\n".join(markdown))
-    replace(folder / "table.tex", "\n".join(latex))
+    replace_text(folder / "table.md", "\n".join(markdown))
+    replace_text(folder / "table.tex", "\n".join(latex))
     csv = pd.concat(tidy)[["table", "row", "column", "value"]].sort_values(
         ["table", "row"], kind="stable"
     )
-    replace(folder / "table.csv", csv.to_csv(index=False))
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
-    temporary.replace(path)
+    replace_text(folder / "table.csv", csv.to_csv(index=False))
 
 
 def _heading(key: str) -> str:
@@ -199,17 +201,18 @@ def _column_heading(key: str, value: object) -> str:
 
 
 def _transient_text(found) -> str:
-    if not found.complete:
-        return "missing"
+    if found.what != "measured":
+        return found.what
     if pd.isna(found.transient):
         return f"> {found.steps}"
     high = f"> {found.steps}" if pd.isna(found.high) else f"{found.high:.0f}"
-    return f"{found.transient:.0f} [{found.low:.0f}, {high}]"
+    low = f"> {found.steps}" if pd.isna(found.low) else f"{found.low:.0f}"
+    return f"{found.transient:.0f} [{low}, {high}]"
 
 
 LATEX = {
     "n^3 rho^4/(1-rho)^2": r"$n^3\rho^4/(1-\rho)^2$",
-    "||W(tau-1)...W(0) - J||": r"$\|W^{(\tau-1)}\cdots W^{(0)} - J\|$",
+    "norm of W(tau-1)...W(0) - J": r"$\|W^{(\tau-1)}\cdots W^{(0)} - J\|$",
     "n^3 log^2 n": r"$n^3\log^2 n$",
     "1/log n": r"$1/\log n$",
     "log n": r"$\log n$",
@@ -227,6 +230,10 @@ LATEX = {
     "#": r"\#",
 }
 _LATEX = re.compile("|".join(re.escape(k) for k in sorted(LATEX, key=len, reverse=True)))
+
+
+def _markdown(text: object) -> str:
+    return str(text).replace("|", r"\|")
 
 
 def _latex(text: object) -> str:
