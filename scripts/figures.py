@@ -19,9 +19,11 @@ CONSENSUS = (
     "one_peer_exponential",
     "one_peer_exponential_uniform",
 )
-CURVES = {  # experiment -> (metric, axis label, logarithmic axes)
-    "table1": ("error_workers", "1/n sum of |x_i - x*|^2", True),
-    "table2": ("accuracy_averaged", "test accuracy of the averaged model (%)", False),
+CURVES = {  # experiment -> its figure
+    "table1": lambda curves: figures.relative_errors(curves, "error_workers", 1.5),
+    "table2": lambda curves: figures.training_curves(
+        curves, "accuracy_averaged", "test accuracy of the averaged model (%)"
+    ),
 }
 
 
@@ -34,10 +36,10 @@ def main() -> int:
         "spectral_gap": figures.gap_against_nodes(),
         "consensus_error": figures.consensus_error(CONSENSUS),
     }
-    for name, (metric, label, log) in CURVES.items():
+    for name, draw in CURVES.items():
         path = root / name / "curves.csv"
         if path.exists():
-            drawn[f"{name}_curves"] = figures.training_curves(pd.read_csv(path), metric, label, log)
+            drawn[f"{name}_curves"] = draw(pd.read_csv(path))
         else:
             print(f"{path} is not there: `make reproduce-table` makes it", file=sys.stderr)
     for name, figure in drawn.items():

@@ -7,7 +7,9 @@ cannot tell whether its rows are all n workers of the embedded engine or the one
     mix(x)   W(k) x; of several arrays, all of them in one message. It may reuse the memory of
              its argument: hand it a temporary, or a clone of what is needed again.
 
-In the equations i is the worker, W its row of W(k), lr the step size and beta the momentum.
+`a.add(b, alpha=c)` is a + c b and `a.sub(b, alpha=c)` is a - c b, without an array for c b;
+`a.lerp(b, c)` is (1 - c) a + c b. In the equations i is the worker, W its row of W(k), lr the
+step size and beta the momentum.
 Where a paper scales or names things otherwise, the docstring says so.
 """
 
@@ -43,8 +45,8 @@ def psgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
     m <- beta m + 1/n sum_j g_j
     x <- x - lr m
     """
-    m = beta * s.m + mix(grad(s.x))
-    return State(x=s.x - lr * m, m=m)
+    m = mix(grad(s.x)).add(s.m, alpha=beta)
+    return State(x=s.x.sub(m, alpha=lr), m=m)
 
 
 def dsgd_atc(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
@@ -52,7 +54,7 @@ def dsgd_atc(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
 
     Ref: Chen & Sayed 2012 (ATC diffusion).
     """
-    return State(x=mix(s.x - lr * grad(s.x)), m=s.m)
+    return State(x=mix(s.x.sub(grad(s.x), alpha=lr)), m=s.m)
 
 
 def dsgd_cta(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
@@ -64,7 +66,7 @@ def dsgd_cta(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
     Ignores beta. Ref: Chen & Sayed 2012 (CTA diffusion).
     """
     y = mix(s.x.clone())
-    return State(x=y - lr * grad(y), m=s.m)
+    return State(x=y.sub(grad(y), alpha=lr), m=s.m)
 
 
 def dsgd_awc(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
@@ -74,7 +76,7 @@ def dsgd_awc(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
     DistributedAdaptWithCombineOptimizer, whose docstring calls it CTA.
     """
     combined = mix(s.x.clone())
-    return State(x=combined - lr * grad(s.x), m=s.m)
+    return State(x=combined.sub(grad(s.x), alpha=lr), m=s.m)
 
 
 def vanilla_dmsgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
@@ -86,8 +88,8 @@ def vanilla_dmsgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> Sta
     Ref: the update of the paper's released code (BlueFog's DistributedAdaptThenCombineOptimizer
     around torch.optim.SGD).
     """
-    m = beta * s.m + grad(s.x)
-    return State(x=mix(s.x - lr * m), m=m)
+    m = grad(s.x).add(s.m, alpha=beta)
+    return State(x=mix(s.x.sub(m, alpha=lr)), m=m)
 
 
 def dmsgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
@@ -99,7 +101,7 @@ def dmsgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
     The paper's text was not available to us: the lines are Algorithm 1 as remembered, the old
     momentum in the second one is unverified. Ref: Ying et al. 2021; Yu, Jin & Yang 2019.
     """
-    m, x = mix(beta * s.m + grad(s.x), s.x - lr * s.m)
+    m, x = mix(grad(s.x).add(s.m, alpha=beta), s.x.sub(s.m, alpha=lr))
     return State(x=x, m=m)
 
 
@@ -111,8 +113,8 @@ def qg_dmsgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
 
     Ref: Lin et al. 2021, arXiv:2102.04761 (heavy-ball form).
     """
-    x = mix(s.x - lr * (beta * s.m + grad(s.x)))
-    return State(x=x, m=beta * s.m + (1 - beta) / lr * (s.x - x))
+    x = mix(s.x.sub(grad(s.x).add(s.m, alpha=beta), alpha=lr))
+    return State(x=x, m=((s.x - x) / lr).lerp(s.m, beta))
 
 
 class Algorithm(NamedTuple):

@@ -62,7 +62,7 @@ def consensus_error(
     return figure
 
 
-def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = False) -> Figure:
+def training_curves(curves: pd.DataFrame, metric: str, ylabel: str) -> Figure:
     """Mean over seeds of `metric` against step with its 95 % band; a panel for each n.
 
     Args:
@@ -72,21 +72,57 @@ def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = 
     sizes = sorted(curves["nodes"].unique())
     figure, axes = new_figure(len(sizes))
     for ax, n in zip(axes, sizes, strict=True):
-        for topology, group in curves[curves["nodes"] == n].groupby("topology", sort=False):
-            group = group[group[metric].notna() & (group["step"] > 0)]
-            style = line_style(topology)
-            if topology == "fully_connected":
-                style["label"] = name_of("psgd")
+        at_n = curves[(curves["nodes"] == n) & curves[metric].notna() & (curves["step"] > 0)]
+        for topology, group in at_n.groupby("topology", sort=False):
+            style = _style(topology)
             ax.plot(group["step"], group[metric], **style)
-            low = group[metric] - group[f"{metric}_half_width"]
-            high = group[metric] + group[f"{metric}_half_width"]
-            ax.fill_between(group["step"], low, high, color=style["color"], alpha=0.15, lw=0)
-        ax.set(xlabel="step", title=f"{n} nodes")
-        if log:
-            ax.set(xscale="log", yscale="log")
+            band = group[f"{metric}_half_width"].fillna(0)
+            low, high = group[metric] - band, group[metric] + band
+            ax.fill_between(group["step"], low, high, color=style["color"], alpha=0.12, lw=0)
+        # bands of few seeds reach beyond what is possible: the lines set the limits
+        low, high = at_n[metric].min(), at_n[metric].max()
+        margin = 0.15 * (high - low)
+        ax.set(xlabel="step", title=f"{n} nodes", ylim=(low - margin, high + margin))
     axes[0].set_ylabel(ylabel)
-    axes[-1].legend(fontsize=6.5, frameon=False)
+    _legend_below(figure, axes[0])
     return figure
+
+
+def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
+    """Seed-averaged error of each topology over that of parallel SGD; a panel for each n.
+
+    The transient iterations end where a line stays below `factor`, which is drawn.
+    """
+    sizes = sorted(curves["nodes"].unique())
+    figure, axes = new_figure(len(sizes))
+    for ax, n in zip(axes, sizes, strict=True):
+        at_n = curves[(curves["nodes"] == n) & (curves["step"] > 0)]
+        reference = at_n[at_n["algorithm"] == "psgd"].set_index("step")[metric]
+        for topology, group in at_n[at_n["algorithm"] != "psgd"].groupby("topology", sort=False):
+            ratio = group.set_index("step")[metric] / reference
+            ax.loglog(ratio, **_style(topology))
+        ax.axhline(factor, color="black", linestyle="--", linewidth=1, label=f"{factor:g}")
+        ax.set(xlabel="step", title=f"{n} nodes")
+    axes[0].set_ylabel("error / error of parallel SGD")
+    _legend_below(figure, axes[0])
+    return figure
+
+
+def _style(topology: str) -> dict:
+    style = line_style(topology)
+    if topology == "fully_connected":
+        style["label"] = name_of("psgd")
+    return style
+
+
+def _legend_below(figure: Figure, ax) -> None:
+    figure.legend(
+        *ax.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=6,
+        fontsize=7,
+        frameon=False,
+    )
 
 
 def save(figure: Figure, path: Path) -> None:
