@@ -30,7 +30,7 @@ from pydantic import (
 from expograph.algorithms import ALGORITHMS
 from expograph.data import DATASETS
 from expograph.models import MODELS
-from expograph.names import hint, known
+from expograph.names import closest, known
 from expograph.partition import PARTITIONS
 from expograph.topology import TOPOLOGIES
 
@@ -62,7 +62,22 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Logistic(_Strict):
+class _Synthetic(_Strict):
+    """What the two synthetic problems share."""
+
+    dim: int = Field(10, ge=1)
+    heterogeneity: float = Field(0.0, ge=0, description="std of each worker's true weights")
+    shared_data: bool = Field(False, description="every worker holds the same samples")
+    noise: float = Field(1.0, ge=0, description="std of the gradient noise, per coordinate")
+
+    @model_validator(mode="after")
+    def _shared_is_homogeneous(self) -> "_Synthetic":
+        if self.shared_data and self.heterogeneity:
+            raise ValueError("shared_data leaves no room for heterogeneity: set one of them")
+        return self
+
+
+class Logistic(_Synthetic):
     """Logistic regression on synthetic data, full local gradients plus Gaussian noise.
 
     The paper's own settings were not available to us; these follow published code of the same
@@ -70,40 +85,22 @@ class Logistic(_Strict):
     """
 
     kind: Literal["logistic"]
-    dim: int = Field(10, ge=1)
     samples: int = Field(100, ge=1, description="per worker")
-    heterogeneity: float = Field(0.0, ge=0, description="std of each worker's true weights")
-    shared_data: bool = Field(False, description="every worker holds the same samples")
-    noise: float = Field(1.0, ge=0, description="std of the gradient noise, per coordinate")
     l2: float = Field(0.01, gt=0, description="makes the minimiser unique")
 
-    @model_validator(mode="after")
-    def _shared_is_homogeneous(self) -> "Logistic":
-        return _shared_is_homogeneous(self)
 
-
-class LeastSquares(_Strict):
+class LeastSquares(_Synthetic):
     """Linear least squares on synthetic data, full local gradients plus Gaussian noise."""
 
     kind: Literal["least_squares"]
-    dim: int = Field(10, ge=1)
     samples: int = Field(50, ge=1, description="per worker")
-    heterogeneity: float = Field(0.0, ge=0, description="std of each worker's true weights")
-    shared_data: bool = Field(False, description="every worker holds the same samples")
     label_noise: float = Field(0.1, ge=0)
-    noise: float = Field(1.0, ge=0, description="std of the gradient noise, per coordinate")
 
     @model_validator(mode="after")
-    def _shared_is_homogeneous(self) -> "LeastSquares":
+    def _unique_minimiser(self) -> "LeastSquares":
         if self.samples < self.dim:
             raise ValueError("samples must be at least dim, or there is no unique minimiser")
-        return _shared_is_homogeneous(self)
-
-
-def _shared_is_homogeneous(problem: Any) -> Any:
-    if problem.shared_data and problem.heterogeneity:
-        raise ValueError("shared_data leaves no room for heterogeneity: set one of them")
-    return problem
+        return self
 
 
 class Classification(_Strict):
@@ -400,7 +397,5 @@ def _suggestion(model: type[BaseModel], where: list[str], values: dict[str, Any]
     elif where[0] == "table":
         allowed = [f"table.{name}" for name in Table.model_fields]
     by_last = {name.rsplit(".", 1)[-1]: name for name in allowed}
-    near = hint(where[-1], by_last)
-    if not near:
-        return f"; known: {', '.join(allowed)}"
-    return f"; did you mean {by_last[near.split(chr(39))[1]]}?"
+    near = closest(where[-1], by_last)
+    return f"; did you mean {by_last[near]}?" if near else f"; known: {', '.join(allowed)}"

@@ -13,10 +13,11 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
     names = list(names)
     if name in names:
         return name
-    raise ValueError(f"unknown {kind} {name!r}; {hint(name, names)}known: {', '.join(names)}")
+    near = closest(name, names)
+    hint = f"did you mean {near!r}? " if near else ""
+    raise ValueError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
 
 
-def hint(name: str, names: Iterable[str]) -> str:
-    """ "did you mean 'ring'? " or nothing."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that `name` was probably meant to be, if any."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1)), None)
