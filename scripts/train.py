@@ -2,27 +2,35 @@
 
     python scripts/train.py configs/table2.toml
     python scripts/train.py configs/table2.toml topology=ring nodes=[8,16] seed=0
+    bfrun -np 8 python scripts/train.py configs/table2.toml engine=bluefog
 
 Finished runs are used again. `key=value` words override the config; what they make goes to
-results/<name>_custom/ and leaves results/<name>/ alone. Exit status: 0 all runs finished (a
-diverged run is a result), 1 some failed, 2 the config is wrong, 130 interrupted.
+results/<name>_custom/ and leaves results/<name>/ alone. `engine=` alone is no variation: its
+results go to results/<name>_<engine>/. Under an MPI launcher the runs whose number of nodes is
+the number of ranks are done. Exit status: 0 all runs finished (a diverged run is a result),
+1 some failed, 2 the config is wrong, 130 interrupted.
 """
 
 import argparse
+import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
+from expograph import job as jobs
 from expograph import results
-from expograph.config import ConfigError, Run, load
+from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
 from expograph.data import load as load_data
+from expograph.engines.ranked import ScheduleError
+from expograph.memory import keep_freed_memory
 from expograph.progress import SweepProgress
 from expograph.report.experiment import write_report
-from expograph.sweep import Outcome, sweep
+from expograph.sweep import Outcome, execute_all, sweep
 
 
 def check_machine(runs: list[Run]) -> None:
@@ -42,6 +50,80 @@ def check_machine(runs: list[Run]) -> None:
         raise ConfigError("device: 'cuda' was asked for, and torch sees no GPU; use device=cpu")
 
 
+def for_this_job(runs: list[Run], console: Console) -> list[Run]:
+    """The runs that this process, or the job it is a rank of, can do.
+
+    Raises:
+        ConfigError: if there are none, with the command that would do them.
+    """
+    ranks = jobs.launched()
+    embedded = [run for run in runs if run.engine == "embedded"]
+    if embedded and len(embedded) < len(runs):
+        raise ConfigError("engine: embedded and other engines cannot share one command")
+    if embedded:
+        if ranks and ranks > 1:
+            raise ConfigError(
+                f"engine: {ranks} ranks were launched for the embedded engine, which is one "
+                "process; add engine=bluefog (or mpi, horovod), or launch it without MPI"
+            )
+        return runs
+    fitting = [run for run in runs if run.nodes == (ranks or 1)]
+    others = Counter(run.nodes for run in runs if run.nodes != (ranks or 1))
+    if not fitting:
+        n, engine = min(others), runs[0].engine
+        here = f"this job has {ranks}" if ranks else "this process was not launched by MPI"
+        raise ConfigError(
+            f"nodes: engine {engine} needs a rank a node, {here}: "
+            f"bfrun -np {n} python scripts/train.py ... engine={engine}"
+        )
+    if others:
+        counts = ", ".join(f"{count} of {n} nodes" for n, count in sorted(others.items()))
+        console.print(f"left to jobs with another number of ranks: runs {counts}")
+    return fitting
+
+
+def name_of_results(experiment: Experiment, overrides: list[str]) -> str:
+    """The folder of results/ that belongs to an experiment, its engine and its variation."""
+    engines = {run.engine for run in experiment.runs} - {"embedded"}
+    varied = any(not word.removeprefix("run.").startswith("engine=") for word in overrides)
+    return "_".join([experiment.name, *sorted(engines), *(["custom"] if varied else [])])
+
+
+def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
+    """Every rank of a job does this; only rank 0 writes and prints."""
+    with jobs.Job() as job:
+        device_count = torch.cuda.device_count()
+        if device_count:
+            torch.cuda.set_device(job.local_rank % device_count)
+        threads = int(os.environ.get("OMP_NUM_THREADS", 0)) or max(
+            1, len(os.sched_getaffinity(0)) // job.local_size
+        )
+        torch.set_num_threads(threads)
+        keep_freed_memory()
+        hosts = len(set(job.hosts))
+        console.print(f"{job.size} ranks on {hosts} hosts, {threads} threads a rank")
+        shared = device_count and any(run.device == "cuda" for run in runs)
+        if shared and job.local_size > device_count:
+            console.print(
+                f"{job.local_size} ranks share {device_count} GPUs: models stay there, messages "
+                "go by way of the host's memory"
+            )
+        job.doing("the data")
+        job.once_per_host(lambda: check_machine(runs), "the data of each host")
+        with SweepProgress(runs, console) as progress:
+            return execute_all(runs, job, arguments.results, arguments.force, progress)
+
+
+def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
+    """The embedded engine: a pool of processes on this machine."""
+    check_machine(runs)
+    with SweepProgress(runs, console) as progress:
+        for run in runs:
+            if not arguments.force and results.load(run, arguments.results):
+                progress.reuse(run)
+        return sweep(runs, arguments.results, arguments.jobs, arguments.force, progress)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -53,7 +135,10 @@ def main() -> int:
     arguments = parser.parse_args()
     paths = [w for w in arguments.words if w.endswith(".toml") and "=" not in w]
     overrides = [w for w in arguments.words if w not in paths]
-    console = Console()
+    speaks = jobs.launched_rank() == 0
+    # an MPI launcher's terminal is a pipe to here, whatever it looks like
+    console = Console(quiet=not speaks, force_terminal=False if jobs.launched() else None)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         if arguments.jobs is not None and arguments.jobs < 1:
             raise ConfigError(f"--jobs {arguments.jobs}: needs at least 1")
@@ -63,25 +148,22 @@ def main() -> int:
             )
         experiments = [load(path, overrides) for path in paths]
         runs = list({run.key: run for e in experiments for run in e.runs}.values())
-        check_machine(runs)
-    except (ConfigError, DataUnavailable) as e:
-        print(e, file=sys.stderr)
+        runs = for_this_job(runs, console)
+        console.print(f"{len(runs)} runs of {', '.join(map(str, paths))}")
+        ranked = runs[0].engine != "embedded"
+        outcome = (run_in_job if ranked else run_here)(runs, arguments, console)
+    except (ConfigError, DataUnavailable, jobs.JobError, ScheduleError) as e:
+        if speaks:
+            print(e, file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
-    console.print(f"{len(runs)} runs of {', '.join(map(str, paths))}")
-    outcome = Outcome()
-    try:
-        with SweepProgress(runs, console) as progress:
-            for run in runs:
-                if not arguments.force and results.load(run, arguments.results):
-                    progress.reuse(run)
-            outcome = sweep(runs, arguments.results, arguments.jobs, arguments.force, progress)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)
         return 130
+    if not speaks:
+        return 0
     console.print(outcome.describe())
     for experiment in experiments:
-        name = experiment.name + ("_custom" if overrides else "")
+        name = name_of_results(experiment, overrides)
         for text in write_report(experiment, arguments.results, name):
             console.print(text)
     for run, cause in outcome.failed:

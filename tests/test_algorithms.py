@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from expograph.algorithms import ALGORITHMS, init
+from expograph.algorithms import ALGORITHMS, Mix, init
 from expograph.engines.embedded import Embedded
 from expograph.topology import TOPOLOGIES, build
 
@@ -132,11 +132,11 @@ def test_a_step_leaves_its_input_state_alone_and_declares_its_message(name):
     before = copy.deepcopy(state)
     calls = []
 
-    def mix(*arrays):
+    def start(*arrays):
         calls.append(len(arrays))
-        return engine.mixer(0)(*arrays)
+        return engine.mixer(0).start(*arrays)
 
-    ALGORITHMS[name].step(state, lambda x: x.sin(), mix, LR, BETA)
+    ALGORITHMS[name].step(state, lambda x: x.sin(), Mix(start), LR, BETA)
     torch.testing.assert_close(state.x, before.x)
     torch.testing.assert_close(state.m, before.m)
     assert calls == [ALGORITHMS[name].vectors]

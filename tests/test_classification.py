@@ -28,6 +28,12 @@ def digits(nodes: int = 4, **changes) -> Run:
     return Run.model_validate(values | changes)
 
 
+def metrics(problem: ImageClassification, x, buffers, final: bool) -> dict[str, float]:
+    """What `train` records of models x (n, d), all of them held here."""
+    measured = problem.measure(x, buffers, final)
+    return problem.evaluate(x.mean(dim=0), buffers.mean(dim=0), measured, final)
+
+
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "half_random"])
 @pytest.mark.parametrize("model", ["mlp", "cnn", "resnet8_bn"])
 def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
@@ -72,7 +78,7 @@ def test_every_test_sample_counts_once_whatever_the_batch(monkeypatch, chunk):
     x, buffers = problem.initial()
     x = x + torch.randn(len(x), generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(classification, "TEST_CHUNK", chunk)
-    found = problem.evaluate(x.repeat(4, 1), buffers.repeat(4, 1), final=True)
+    found = metrics(problem, x.repeat(4, 1), buffers.repeat(4, 1), final=True)
 
     weight, bias = x[:640].view(10, 64).double(), x[640:].double()
     d = problem.dataset
@@ -88,9 +94,9 @@ def test_every_test_sample_counts_once_whatever_the_batch(monkeypatch, chunk):
 def test_accuracy_of_a_fixed_model_does_not_depend_on_the_nodes(nodes):
     problem = ImageClassification(digits(nodes), range(nodes))
     x, buffers = problem.initial()  # equal for all n: the seed alone sets it
-    found = problem.evaluate(x.repeat(nodes, 1), buffers.repeat(nodes, 1), final=False)
+    found = metrics(problem, x.repeat(nodes, 1), buffers.repeat(nodes, 1), final=False)
     one = ImageClassification(digits(1), range(1))
-    alone = one.evaluate(*(t.unsqueeze(0) for t in one.initial()), final=False)
+    alone = metrics(one, *(t.unsqueeze(0) for t in one.initial()), final=False)
     assert found == pytest.approx(alone, rel=1e-6)
     assert found["accuracy_averaged"] == alone["accuracy_averaged"]
 
@@ -101,7 +107,7 @@ def test_averaged_worst_and_mean_are_of_the_models_they_name():
     x = torch.randn(4, problem.model.dim, generator=generator)
     empty = torch.empty(4, 0)
     single, _ = problem._test(x, empty)
-    found = problem.evaluate(x, empty, final=True)
+    found = metrics(problem, x, empty, final=True)
     assert found["accuracy_worker_worst"] == min(single)
     assert found["accuracy_worker_best"] == max(single)
     assert found["accuracy_worker_mean"] == pytest.approx(np.mean(single))
@@ -115,7 +121,7 @@ def test_batch_norm_statistics_stay_with_their_worker_and_are_averaged_for_the_m
     x0, b0 = problem.initial()
     _, _, buffers = problem.gradient(x0.repeat(4, 1), b0.repeat(4, 1), 0)
     assert len({tuple(row.tolist()) for row in buffers}) == 4
-    found = problem.evaluate(x0.repeat(4, 1), buffers, final=False)
+    found = metrics(problem, x0.repeat(4, 1), buffers, final=False)
     alone, _ = problem._test(x0[None], buffers.mean(dim=0, keepdim=True))
     assert [found["accuracy_averaged"]] == alone
     assert "mean of the workers' running statistics" in problem.describe()["batch_norm"]
@@ -129,6 +135,18 @@ def test_a_rank_alone_computes_its_row_of_the_whole():
         ours, theirs = whole.gradient(x, b, k), alone.gradient(x[:1], b[:1], k)
         torch.testing.assert_close(ours[1][2:3], theirs[1], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(ours[0][2:3], theirs[0])
+
+
+def test_accumulation_is_one_larger_batch_and_one_step_of_the_topology():
+    """Four batches of 8 are the batch of 32, W(k) moves on once a step, bytes count once."""
+    topology = "one_peer_exponential"
+    once = digits(8, topology=topology, problem={"batch_size": 32})
+    four = digits(8, topology=topology, problem={"batch_size": 8, "accumulation": 4})
+    *_, a = train(once)
+    *_, b = train(four)
+    torch.testing.assert_close(a.x, b.x, rtol=1e-4, atol=1e-5)
+    assert a.values["bytes_sent_max"] == b.values["bytes_sent_max"]
+    assert a.values["train_loss"] == pytest.approx(b.values["train_loss"], rel=1e-5)
 
 
 def test_metrics_are_not_counted_as_communication_and_runs_repeat():

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expograph.engines import embedded
-from expograph.engines.embedded import Embedded, bytes_sent
+from expograph.engines.embedded import Embedded
+from expograph.mixing import bytes_sent
 from expograph.topology import TOPOLOGIES, build
 
 

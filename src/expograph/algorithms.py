@@ -6,6 +6,7 @@ cannot tell whether its rows are all n workers of the embedded engine or the one
     grad(x)  the stochastic gradients of this step at x, same shape. Called once a step.
     mix(x)   W(k) x; of several arrays, all of them in one message. It may reuse the memory of
              its argument: hand it a temporary, or a clone of what is needed again.
+             `mix.start(x)` only sends; what it returns, when called, waits for W(k) x.
 
 `a.add(b, alpha=c)` is a + c b and `a.sub(b, alpha=c)` is a - c b, without an array for c b;
 `a.lerp(b, c)` is (1 - c) a + c b. In the equations i is the worker, W its row of W(k), lr the
@@ -19,7 +20,17 @@ from typing import NamedTuple
 from torch import Tensor, zeros_like
 
 Grad = Callable[[Tensor], Tensor]
-Mix = Callable[..., Tensor | tuple[Tensor, ...]]
+Mixed = Tensor | tuple[Tensor, ...]
+
+
+class Mix:
+    """A step's averaging, made by an engine from its `start`: arrays -> (wait: () -> averaged)."""
+
+    def __init__(self, start: Callable[..., Callable[[], Mixed]]) -> None:
+        self.start = start
+
+    def __call__(self, *arrays: Tensor) -> Mixed:
+        return self.start(*arrays)()
 
 
 class State(NamedTuple):
@@ -72,11 +83,12 @@ def dsgd_cta(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
 def dsgd_awc(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:
     """Decentralized SGD, adapt with combine: x_i <- sum_j W_ij x_j - lr g_i(x_i). Ignores beta.
 
-    The message does not wait for the gradient. Ref: Lian et al. 2017 (D-PSGD); BlueFog's
-    DistributedAdaptWithCombineOptimizer, whose docstring calls it CTA.
+    The message does not wait for the gradient: it travels meanwhile. Ref: Lian et al. 2017
+    (D-PSGD); BlueFog's DistributedAdaptWithCombineOptimizer, whose docstring calls it CTA.
     """
-    combined = mix(s.x.clone())
-    return State(x=combined.sub(grad(s.x), alpha=lr), m=s.m)
+    combined = mix.start(s.x.clone())
+    g = grad(s.x)
+    return State(x=combined().sub(g, alpha=lr), m=s.m)
 
 
 def vanilla_dmsgd(s: State, grad: Grad, mix: Mix, lr: float, beta: float) -> State:

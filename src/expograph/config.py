@@ -29,6 +29,7 @@ from pydantic import (
 
 from expograph.algorithms import ALGORITHMS
 from expograph.data import DATASETS
+from expograph.engines import ENGINES
 from expograph.models import MODELS
 from expograph.names import closest, known
 from expograph.partition import PARTITIONS
@@ -111,7 +112,8 @@ class Classification(_Strict):
     model: str
     partition: str = "iid"
     alpha: float | None = Field(None, gt=0, description="of the Dirichlet partition")
-    batch_size: int = Field(32, ge=1, description="samples per worker per step")
+    batch_size: int = Field(32, ge=1, description="samples per worker per gradient")
+    accumulation: int = Field(1, ge=1, description="gradients averaged per worker per step")
     weight_decay: float = Field(0.0, ge=0, description="on matrices only, not on biases or norms")
 
     @field_validator("dataset")
@@ -162,7 +164,7 @@ class Run(_Strict):
     seed: int = Field(0, ge=0, lt=2**32)
     record_every: int = Field(10, ge=1)
     evaluate_every: int | None = Field(None, ge=1, description="None: at the end only")
-    engine: Literal["embedded"] = "embedded"
+    engine: str = "embedded"
     device: Literal["cpu", "cuda"] = "cpu"
 
     @field_validator("topology")
@@ -175,11 +177,20 @@ class Run(_Strict):
     def _algorithm(cls, value: str) -> str:
         return known("algorithm", value, ALGORITHMS)
 
+    @field_validator("engine")
+    @classmethod
+    def _engine(cls, value: str) -> str:
+        return known("engine", value, ENGINES)
+
     @model_validator(mode="after")
     def _possible(self) -> "Run":
         algorithm = ALGORITHMS[self.algorithm]
         if algorithm.exact and self.topology != "fully_connected":
             raise ValueError(f"{self.algorithm} averages exactly: topology must be fully_connected")
+        if self.engine == "horovod" and self.topology != "fully_connected":
+            raise ValueError(
+                "engine = 'horovod' averages exactly: topology must be fully_connected"
+            )
         if self.beta and not algorithm.momentum:
             raise ValueError(f"{self.algorithm} has no momentum: beta must be 0")
         if self.warmup_steps >= self.steps:
@@ -218,6 +229,8 @@ class Run(_Strict):
         """A short name for people: progress lines and error messages."""
         problem = getattr(self.problem, "model", self.problem.kind)
         where = f"{self.topology}, {self.nodes} nodes"
+        if self.engine != "embedded":
+            where += f", {self.engine}"
         return f"{self.algorithm} on {where}, {problem}, seed {self.seed} (run {self.key})"
 
 

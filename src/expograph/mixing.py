@@ -152,6 +152,12 @@ class OnePeer(Mixing):
         peer = int(self.peer[rank])
         return {} if peer == rank else {peer: self.weight}
 
+    def destinations(self, rank: int) -> list[int]:
+        return [i for i in np.flatnonzero(self.peer == rank).tolist() if i != rank]
+
+    def self_weight(self, rank: int) -> float:
+        return 1.0 if self.peer[rank] == rank else 1 - self.weight
+
     @cached_property
     def out_degrees(self) -> np.ndarray:
         return (self.peer != np.arange(self.n)).astype(np.int64)
@@ -197,3 +203,14 @@ def metropolis(n: int, edges: np.ndarray) -> Sparse:
     )
     W.sum_duplicates()
     return Sparse(W)
+
+
+def bytes_sent(W: Mixing, message: int) -> np.ndarray:
+    """Bytes each rank sends to mix `message` bytes once, shape (n,), int64.
+
+    A rank sends its message to each out-neighbor. W = J is a ring all-reduce in every engine:
+    2 (n - 1) / n messages. Ref: Patarasuk & Yuan 2009.
+    """
+    if W.is_exact_average:
+        return np.full(W.n, round(2 * (W.n - 1) / W.n * message))
+    return W.out_degrees * message

@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
-from expograph import problems, results
+from expograph import engines, problems, results
 from expograph.config import Run
+from expograph.job import Job
 from expograph.memory import keep_freed_memory
 from expograph.provenance import provenance
+from expograph.topology import build
 from expograph.train import Diverged, Record, train
 
 Progress = Callable[[Run, int], None]  # (run, its steps done so far)
@@ -43,23 +45,31 @@ class Outcome:
         return ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
 
 
-def execute(run: Run, root: Path = results.ROOT, progress: Progress | None = None) -> str:
-    """Do one run here and save it.
+def execute(
+    run: Run,
+    root: Path = results.ROOT,
+    progress: Progress | None = None,
+    job: Job | None = None,
+) -> str:
+    """Do one run and save it: here, or on every rank of a job, of which rank 0 saves.
 
     Returns:
         Its status, "done" or "diverged".
     """
     started, clock = datetime.now(UTC), time.perf_counter()
-    problem = problems.build(run, range(run.nodes))
+    engine = engines.build(run.engine, build(run.topology, run.nodes, run.seed), job)
+    problem = problems.build(run, engine.ranks)
     records: list[Record] = []
     status, note = "done", None
     try:
-        for record in train(run, problem):
+        for record in train(run, problem, engine):
             records.append(record._replace(x=None))  # only the numbers are kept
             if progress:
                 progress(run, record.step)
     except Diverged as e:
         status, note = "diverged", str(e)
+    if not engine.root:
+        return status
     facts = {
         "status": status,
         "note": note,
@@ -67,10 +77,41 @@ def execute(run: Run, root: Path = results.ROOT, progress: Progress | None = Non
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - clock, 2),
         "threads": torch.get_num_threads(),
+        "transport": engine.transport,
+        "hosts": job.hosts if job else None,
         "provenance": provenance(),
     }
     results.save(run, records, facts, root)
     return status
+
+
+def execute_all(
+    runs: Sequence[Run],
+    job: Job,
+    root: Path = results.ROOT,
+    force: bool = False,
+    on_progress: Progress | None = None,
+) -> Outcome:
+    """`sweep` by the ranks of a job: every rank calls it, one run after the other.
+
+    Rank 0's results decide what is finished. A run that raises on any rank ends the whole job;
+    the same command then goes on with what is left.
+    """
+    outcome = Outcome()
+    if job.rank == 0:
+        results.discard_leftovers(root)
+    finished = [not force and results.load(run, root) is not None for run in runs]
+    finished = job.exchange(finished, "the list of finished runs")[0]
+    for run, reuse in zip(runs, finished, strict=True):
+        if reuse:
+            outcome.reused.append(run)
+            continue
+        job.doing(run.label)
+        status = execute(run, root, on_progress, job)
+        (outcome.diverged if status == "diverged" else outcome.finished).append(run)
+        if on_progress:
+            on_progress(run, run.steps)
+    return outcome
 
 
 # Seconds a training sample and a convex step take on one core: for estimates, nothing else.
@@ -83,7 +124,7 @@ def cost(run: Run) -> float:
     if run.problem.kind != "classification":
         return run.steps * SECONDS_PER_STEP
     per_sample = SECONDS_PER_SAMPLE.get(run.problem.model, 4.5e-4)
-    trained = run.steps * run.nodes * run.problem.batch_size
+    trained = run.steps * run.nodes * run.problem.batch_size * run.problem.accumulation
     return per_sample * (trained + 1000 * run.nodes)  # the local models' evaluation at the end
 
 

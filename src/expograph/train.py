@@ -11,9 +11,12 @@ from torch import Tensor
 from expograph import problems
 from expograph.algorithms import ALGORITHMS, init
 from expograph.config import Run
+from expograph.engines import Engine
 from expograph.engines.embedded import Embedded
 from expograph.step_size import step_size
 from expograph.topology import build
+
+NEVER = 2**62  # a step that no run reaches
 
 
 class Record(NamedTuple):
@@ -25,7 +28,8 @@ class Record(NamedTuple):
             bytes_sent_mean and bytes_sent_max (over ranks, since the start), train_seconds (since
             the start, without evaluation); after step 0 also train_loss (mean over the workers'
             batches of the last step) and lr. When evaluated: the problem's own metrics.
-        x: (n, d) the models, for callers that want more; valid until the next record.
+            Where the engine is not the root: what is measured of the averaged model is missing.
+        x: (R, d) the models held here, for callers that want more; valid until the next record.
     """
 
     step: int
@@ -41,7 +45,9 @@ class Diverged(Exception):
         self.step = step
 
 
-def train(run: Run, problem: problems.Problem | None = None) -> Iterator[Record]:
+def train(
+    run: Run, problem: problems.Problem | None = None, engine: Engine | None = None
+) -> Iterator[Record]:
     """Train as `run` says; yield a record before the first step and every `run.record_every`.
 
     Evaluation and metrics are neither timed nor counted as communication. The problem's metrics
@@ -49,18 +55,19 @@ def train(run: Run, problem: problems.Problem | None = None) -> Iterator[Record]
 
     Args:
         run: the resolved config.
-        problem: the run's problem, if the caller has built it already.
+        problem: the run's problem for the engine's ranks, if the caller has built it already.
+        engine: the embedded one by default; in a job every rank trains with its own.
     Raises:
-        Diverged: when a loss or a model is no longer finite; earlier records stand.
+        Diverged: when a loss or a model is no longer finite, on every rank; earlier records stand.
     """
-    engine = Embedded(build(run.topology, run.nodes, run.seed))
+    engine = engine or Embedded(build(run.topology, run.nodes, run.seed))
     problem = problem or problems.build(run, engine.ranks)
     algorithm = ALGORITHMS[run.algorithm]
-    x0, b0 = problem.initial()
+    x0, b0 = map(engine.broadcast, problem.initial())
     state = init(x0.repeat(len(engine.ranks), 1))
     buffers = b0.repeat(len(engine.ranks), 1)
     losses = torch.zeros(len(engine.ranks))
-    seconds = 0.0
+    seconds, failed = 0.0, NEVER
 
     def grad(x: Tensor) -> Tensor:
         nonlocal losses, buffers
@@ -68,18 +75,22 @@ def train(run: Run, problem: problems.Problem | None = None) -> Iterator[Record]
         return gradients
 
     def record(step: int, lr: float | None) -> Record:
-        x = engine.gather(state.x)
+        x, mean = state.x, engine.mean(state.x)
+        sent = engine.gather(engine.sent)
         values = {
-            "consensus_distance": float((x - x.mean(dim=0)).square().sum(dim=1).mean()),
-            "bytes_sent_mean": float(engine.sent.mean()),
-            "bytes_sent_max": int(engine.sent.max()),
+            "consensus_distance": float(engine.gather((x - mean).square().sum(dim=1)).mean()),
+            "bytes_sent_mean": float(sent.double().mean()),
+            "bytes_sent_max": int(sent.max()),
             "train_seconds": seconds,
         }
         if lr is not None:
-            values |= {"train_loss": float(losses.mean()), "lr": lr}
+            values |= {"train_loss": float(engine.gather(losses).mean()), "lr": lr}
         final = step == run.steps
         if final or (run.evaluate_every and step % run.evaluate_every == 0):
-            values |= problem.evaluate(x, engine.gather(buffers), final)
+            measured = engine.gather(problem.measure(x, buffers, final))
+            mean_buffers = engine.mean(buffers)
+            if engine.root:
+                values |= problem.evaluate(mean, mean_buffers, measured, final)
         return Record(step, values, x)
 
     yield record(0, None)
@@ -92,6 +103,10 @@ def train(run: Run, problem: problems.Problem | None = None) -> Iterator[Record]
         step = k + 1
         recording = step % run.record_every == 0 or step == run.steps
         if not finite or (recording and not bool(state.x.isfinite().all())):
-            raise Diverged(step)
+            failed = min(failed, step)
+        if recording or step % engine.agree_every == 0:
+            failed = int(engine.gather(torch.full((len(engine.ranks),), failed)).min())
+            if failed <= step:
+                raise Diverged(failed)
         if recording:
             yield record(step, lr)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from expograph.mixing import Mixing
+from expograph.algorithms import Mix, Mixed
+from expograph.mixing import Mixing, bytes_sent
 from expograph.topology import Topology
 
 Apply = Callable[[Tensor, Tensor], Tensor]  # (x, spare) -> W x, in the memory of one of the two
@@ -17,34 +18,37 @@ ROWWISE_FROM = 65_536  # columns from which row by row beats gathering them, mea
 
 
 class Embedded:
-    """Mixes rows in memory and counts what a real rank would have sent.
+    """Mixes rows in memory and counts what a real rank would have sent. See `engines.Engine`."""
 
-    Attributes:
-        n: number of workers.
-        ranks: the workers whose rows this process holds: all of them.
-        sent: (n,) int64, bytes each rank has sent so far, averaging only.
-    """
+    root = True
+    agree_every = 1
+    transport = "one process"
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.n = topology.n
         self.ranks = range(topology.n)
-        self.sent = np.zeros(self.n, dtype=np.int64)
-        self._prepared: dict[tuple | None, tuple[Apply, np.ndarray]] = {}
+        self.sent = torch.zeros(self.n, dtype=torch.int64)
+        self._prepared: dict[tuple | None, tuple[Apply, Tensor]] = {}
         self._spare: dict[tuple, Tensor] = {}
 
-    def mixer(self, k: int) -> Callable[..., Tensor | tuple[Tensor, ...]]:
-        """The `mix` of step k: (n, d) arrays -> W(k) times each, as `algorithms` describes it."""
+    def mixer(self, k: int) -> Mix:
+        """The `mix` of step k: (n, d) arrays -> W(k) times each."""
         W = self.topology.at(k)
 
-        def mix(*arrays: Tensor) -> Tensor | tuple[Tensor, ...]:
+        def start(*arrays: Tensor) -> Callable[[], Mixed]:
             mixed = tuple(self._mix(W, k, x) for x in arrays)
-            return mixed if len(mixed) > 1 else mixed[0]
+            return lambda: mixed if len(mixed) > 1 else mixed[0]
 
-        return mix
+        return Mix(start)
+
+    def mean(self, x: Tensor) -> Tensor:
+        return x.mean(dim=0)
 
     def gather(self, x: Tensor) -> Tensor:
-        """All n rows of a distributed (n, ...) array; for metrics, never counted as sent."""
+        return x
+
+    def broadcast(self, x: Tensor) -> Tensor:
         return x
 
     def _mix(self, W: Mixing, k: int, x: Tensor) -> Tensor:
@@ -53,7 +57,8 @@ class Embedded:
         if key in self._prepared:
             apply, sent = self._prepared[key]
         else:
-            apply, sent = prepare(W, x), bytes_sent(W, x.shape[1] * x.element_size())
+            apply = prepare(W, x)
+            sent = torch.from_numpy(bytes_sent(W, x.shape[1] * x.element_size()))
             if key:
                 self._prepared[key] = apply, sent
         self.sent += sent
@@ -62,17 +67,6 @@ class Embedded:
         mixed = apply(x, spare)
         self._spare[kind] = spare if mixed is x else x
         return mixed
-
-
-def bytes_sent(W: Mixing, message: int) -> np.ndarray:
-    """Bytes each rank sends to mix `message` bytes once, shape (n,).
-
-    A rank sends its message to each out-neighbor. W = J is a ring all-reduce in every engine:
-    2 (n - 1) / n messages. Ref: Patarasuk & Yuan 2009.
-    """
-    if W.is_exact_average:
-        return np.full(W.n, round(2 * (W.n - 1) / W.n * message))
-    return W.out_degrees * message
 
 
 def prepare(W: Mixing, like: Tensor) -> Apply:

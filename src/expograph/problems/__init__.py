@@ -23,8 +23,16 @@ class Problem(Protocol):
     def gradient(self, x: Tensor, buffers: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """Losses (R,), stochastic gradients (R, d) and new buffers (R, b) of step k at x (R, d)."""
 
-    def evaluate(self, x: Tensor, buffers: Tensor, final: bool) -> dict[str, float]:
-        """Metrics of all n workers, x (n, d) and buffers (n, b); `final` asks for costly ones."""
+    def measure(self, x: Tensor, buffers: Tensor, final: bool) -> Tensor:
+        """What `evaluate` needs to know of each model held here, (R, q); `final` asks for more."""
+
+    def evaluate(
+        self, mean: Tensor, buffers: Tensor, measured: Tensor, final: bool
+    ) -> dict[str, float]:
+        """Metrics from the averaged model (d,), its buffers (b,) and all workers' measures (n, q).
+
+        In a job of many processes only rank 0 is asked.
+        """
 
     def describe(self) -> dict:
         """Facts for the run's record: sizes of the shards, source of the data and the like."""

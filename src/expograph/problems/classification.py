@@ -24,6 +24,7 @@ class ImageClassification:
     def __init__(self, run: Run, ranks: Sequence[int]) -> None:
         p = run.problem
         self.device, self.weight_decay = torch.device(run.device), p.weight_decay
+        self.accumulation = p.accumulation
         self.dataset = _load(p.dataset)
         labels = self.dataset.train_labels
         self.shards = partition(p.partition, labels, run.nodes, run.seed, p.alpha)
@@ -42,31 +43,45 @@ class ImageClassification:
         return self.model.initial()
 
     def gradient(self, x: Tensor, buffers: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        samples = torch.from_numpy(self.batches.at(k)).to(self.device)  # (R, B)
-        images = self._normalised(self._images[samples])
-        losses, gradients, buffers = self.model.loss_and_gradient(
-            x, buffers, images, self._labels[samples]
-        )
+        """Of `accumulation` mini-batches, one after the other, averaged."""
+        losses, gradients, buffers = self._of_batch(x, buffers, k * self.accumulation)
+        for batch in range(k * self.accumulation + 1, (k + 1) * self.accumulation):
+            more_losses, more_gradients, buffers = self._of_batch(x, buffers, batch)
+            losses, gradients = losses + more_losses, gradients.add_(more_gradients)
+        if self.accumulation > 1:
+            losses, gradients = losses / self.accumulation, gradients.div_(self.accumulation)
         if self.weight_decay:
             gradients = gradients.addcmul_(self._decayed, x)
         return losses, gradients, buffers
 
-    def evaluate(self, x: Tensor, buffers: Tensor, final: bool) -> dict[str, float]:
+    def _of_batch(self, x: Tensor, buffers: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        samples = torch.from_numpy(self.batches.at(batch)).to(self.device)  # (R, B)
+        images = self._normalised(self._images[samples])
+        return self.model.loss_and_gradient(x, buffers, images, self._labels[samples])
+
+    def measure(self, x: Tensor, buffers: Tensor, final: bool) -> Tensor:
+        """(R, 1) test accuracy in per cent of each local model when final, else (R, 0)."""
+        if not final:
+            return torch.empty((len(x), 0), dtype=torch.float64)
+        accuracies, _ = self._test(x, buffers)
+        return torch.tensor(accuracies, dtype=torch.float64).unsqueeze(1)
+
+    def evaluate(
+        self, mean: Tensor, buffers: Tensor, measured: Tensor, final: bool
+    ) -> dict[str, float]:
         """Test accuracies in per cent, each test image counted once.
 
         accuracy_averaged: of the averaged model x_bar; its batch-norm statistics are the mean of
         the workers' running statistics. When final also, over the n local models with their own
         statistics: accuracy_worker_mean, accuracy_worker_worst, accuracy_worker_best.
         """
-        averaged = x.mean(dim=0, keepdim=True), buffers.mean(dim=0, keepdim=True)
-        (accuracy,), (loss,) = self._test(*averaged)
+        (accuracy,), (loss,) = self._test(mean.unsqueeze(0), buffers.unsqueeze(0))
         metrics = {"accuracy_averaged": accuracy, "test_loss_averaged": loss}
         if final:
-            local, _ = self._test(x, buffers)
             metrics |= {
-                "accuracy_worker_mean": float(np.mean(local)),
-                "accuracy_worker_worst": min(local),
-                "accuracy_worker_best": max(local),
+                "accuracy_worker_mean": float(measured.mean()),
+                "accuracy_worker_worst": float(measured.min()),
+                "accuracy_worker_best": float(measured.max()),
             }
         return metrics
 

@@ -1,0 +1,151 @@
+"""Do the engines give the same parameters? Every algorithm on every topology, on each engine.
+
+    python scripts/engines_agree.py                      # 4, 6 and 8 ranks, writes results/engines/
+    python scripts/engines_agree.py --ranks 4 --quick    # a part, and nothing is written
+
+Each combination trains 100 steps from the same config and seed on the embedded engine and as a
+real MPI job on BlueFog, mpi4py and, where it averages exactly, Horovod. Compared are the final
+parameters of every worker: |x - x_embedded| / |x_embedded|, the largest over the workers. Exit
+status 1 if any is above the tolerance.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from expograph import engines, results
+from expograph.algorithms import ALGORITHMS
+from expograph.config import Run
+from expograph.job import Job
+from expograph.provenance import provenance
+from expograph.topology import TOPOLOGIES, build
+from expograph.train import train
+
+STEPS, QUICK_STEPS = 100, 40
+QUICK = ("one_peer_exponential", "random_match")  # what --quick trains with every algorithm
+TOLERANCE = 1e-5
+PROBLEM = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 8}
+
+
+def combinations(n: int, seed: int, quick: bool = False) -> list[Run]:
+    """A run of every algorithm on every topology that it is defined for.
+
+    A small step size: ReLUs that flip would multiply the engines' different roundings.
+    """
+    runs = []
+    for name, algorithm in ALGORITHMS.items():
+        for topology in ("fully_connected",) if algorithm.exact else TOPOLOGIES:
+            if quick and topology not in QUICK and name not in ("psgd", "dmsgd"):
+                continue
+            values = {
+                "problem": {**PROBLEM, "partition": "label", "weight_decay": 1e-3},
+                "topology": topology,
+                "nodes": n,
+                "algorithm": name,
+                "steps": QUICK_STEPS if quick else STEPS,
+                "lr": 0.005,
+                "beta": 0.9 if algorithm.momentum else 0.0,
+                "seed": seed,
+                "record_every": STEPS,
+            }
+            runs.append(Run.model_validate(values))
+    return runs
+
+
+def final_models(run: Run, engine: engines.Engine) -> torch.Tensor:
+    """(n, d) parameters after training, on every rank."""
+    *_, last = train(run, engine=engine)
+    return engine.gather(last.x)
+
+
+def worker(seed: int, quick: bool, out: Path) -> None:
+    """One rank of the comparison; rank 0 writes a line a combination and engine."""
+    torch.set_num_threads(1)
+    rows = []
+    with Job() as job:
+        for run in combinations(job.size, seed, quick):
+            topology = build(run.topology, job.size, seed)
+            models = {}
+            names = [name for name in engines.ENGINES if name != "horovod" or is_exact(run)]
+            for name in names:
+                if name != "embedded" or job.rank == 0:
+                    engine = engines.build(name, topology, job)
+                    models[name] = final_models(
+                        Run.model_validate({**run.model_dump(), "engine": name}), engine
+                    )
+            if job.rank == 0:
+                reference = models.pop("embedded")
+                for name, x in models.items():
+                    error = ((x - reference).norm(dim=1) / reference.norm(dim=1)).max()
+                    rows.append((run.algorithm, run.topology, run.nodes, name, float(error)))
+    if rows:
+        columns = ["algorithm", "topology", "ranks", "engine", "difference"]
+        pd.DataFrame(rows, columns=columns).to_csv(out, index=False, float_format="%.3g")
+
+
+def is_exact(run: Run) -> bool:
+    return run.topology == "fully_connected"
+
+
+def write(found: pd.DataFrame, folder: Path, seed: int) -> None:
+    """agree.csv, all combinations; agree.md, the worst over the topologies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results.replace_text(folder / "agree.csv", found.to_csv(index=False))
+    worst = found.pivot_table(
+        index="algorithm", columns=["engine", "ranks"], values="difference", aggfunc="max"
+    ).reindex(list(ALGORITHMS))
+    worst.columns = [f"{engine}, {n} ranks" for engine, n in worst.columns]
+    table = worst.map(lambda v: "" if pd.isna(v) else f"{v:.1e}").reset_index()
+    machine = provenance()
+    text = (
+        "# The engines agree\n\n"
+        f"Largest |x - x_embedded| / |x_embedded| over the workers and the "
+        f"{found['topology'].nunique()} topologies after {STEPS} steps of an MLP (float32) on "
+        f"digits sorted by label, seed {seed}; {len(found)} comparisons, tolerance {TOLERANCE:g}. "
+        "Horovod averages exactly: fully_connected only. Every combination is in agree.csv.\n\n"
+        f"{table.to_markdown(index=False, disable_numparse=True)}\n\n"
+        f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}; "
+        "`make engines-agree`\n"
+    )
+    results.replace_text(folder / "agree.md", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 6, 8])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
+    parser.add_argument("--quick", action="store_true", help="fewer combinations and steps")
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        worker(arguments.seed, arguments.quick, arguments.worker)
+        return 0
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for n in arguments.ranks:
+            out = Path(folder, f"{n}.csv")
+            command = ["bfrun", "-np", str(n), sys.executable, __file__, "--worker", str(out)]
+            command += ["--seed", str(arguments.seed), *(["--quick"] if arguments.quick else [])]
+            count = len(combinations(n, 0, arguments.quick))
+            print(f"{n} ranks: {count} combinations ...", flush=True)
+            status = subprocess.run(command).returncode
+            if status:
+                return status
+            found.append(pd.read_csv(out))
+            print(f"{n} ranks: worst difference {found[-1]['difference'].max():.1e}", flush=True)
+    every = pd.concat(found, ignore_index=True)
+    if not arguments.quick:
+        write(every, arguments.results / "engines", arguments.seed)
+    return int(every["difference"].max() > TOLERANCE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

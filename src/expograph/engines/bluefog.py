@@ -1,0 +1,62 @@
+"""The bluefog engine: a step is one neighbor_allreduce of BlueFog, or one of its all-reduces.
+
+BlueFog's blocking calls hold the interpreter while they wait, and its background thread needs it
+to finish: they hang within a few calls. So every call here is non-blocking, polled and then
+synchronised, which returns at once.
+"""
+
+import torch
+from torch import Tensor
+
+from expograph.engines.ranked import Part, Ranked, Wait
+from expograph.job import Job, JobError
+from expograph.topology import Topology
+
+
+class BlueFog(Ranked):
+    """Each rank hands BlueFog its part of the schedule: self_weight, src_weights, dst_weights.
+
+    BlueFog's own check of the schedule at every call stays off: `check_schedule` has made it.
+    """
+
+    def __init__(self, topology: Topology, job: Job) -> None:
+        self.bf = _bluefog(job)
+        # NCCL refuses two ranks on one GPU
+        self.reads_gpu = self.bf.nccl_built() and job.local_size <= torch.cuda.device_count()
+        super().__init__(topology, job)
+
+    def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
+        if part.exact:
+            handle = self.bf.allreduce_nonblocking(wire, average=True, name="mean")
+        else:
+            handle = self.bf.neighbor_allreduce_nonblocking(
+                wire,
+                self_weight=part.self_weight,
+                src_weights=part.sources,
+                dst_weights=part.destinations,
+                enable_topo_check=False,
+                name="mix",
+            )
+
+        def averaged() -> Tensor:
+            self.job.wait(lambda: self.bf.poll(handle), what)
+            return self.bf.synchronize(handle)
+
+        return averaged
+
+
+def _bluefog(job: Job):
+    """BlueFog's torch module, initialised once a process."""
+    try:
+        import bluefog.torch as bf
+    except (ImportError, OSError) as e:
+        cause = str(e).splitlines()[-1]
+        raise JobError(f"BlueFog does not load ({cause}): `make cluster-env`") from None
+    if not _started:
+        with job.waiting("BlueFog's start-up"):
+            bf.init()
+        _started.append(True)
+    return bf
+
+
+_started: list[bool] = []

@@ -1,0 +1,157 @@
+"""What the engines with one worker an MPI rank share: schedule, packing, metrics.
+
+A subclass gives `_average`, which starts one averaging of a flat buffer.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from expograph.algorithms import Mix, Mixed
+from expograph.job import Job, JobError
+from expograph.mixing import bytes_sent
+from expograph.topology import Topology
+
+CHECKED_STEPS = 256  # of a random schedule, which has no period to walk
+TOLERANCE = 1e-9  # on the sum of a rank's weights
+
+Wait = Callable[[], Tensor]
+
+
+class ScheduleError(RuntimeError):
+    """The ranks do not agree on who sends to whom at a step, or weights do not sum to one."""
+
+
+class Part(NamedTuple):
+    """A rank's part in one step: x <- self_weight x + sum over sources of weight x_source.
+
+    Attributes:
+        exact: the step is W = J, an all-reduce.
+        self_weight: W[rank, rank].
+        sources: in-neighbors with their weights.
+        destinations: out-neighbors, in order.
+        messages: how many messages of the whole buffer this rank sends, fractions allowed.
+    """
+
+    exact: bool
+    self_weight: float
+    sources: dict[int, float]
+    destinations: list[int]
+    messages: float
+
+
+class Ranked:
+    """The one worker of this MPI rank. See `engines.Engine` for the interface."""
+
+    agree_every = 20
+    reads_gpu = False  # whether `_average` takes tensors that live on a GPU
+
+    def __init__(self, topology: Topology, job: Job) -> None:
+        """Check the whole schedule with the other ranks before anything is trained.
+
+        Raises:
+            JobError: if the job has not as many ranks as the topology.
+            ScheduleError: naming step and ranks.
+        """
+        if topology.n != job.size:
+            raise JobError(f"{topology.n} nodes need {topology.n} ranks, the job has {job.size}")
+        self.topology, self.job = topology, job
+        self.n, self.ranks, self.root = topology.n, range(job.rank, job.rank + 1), job.rank == 0
+        self.sent = torch.zeros(1, dtype=torch.int64)
+        self.part = lru_cache(maxsize=topology.period or 4)(self._part)
+        check_schedule(self)
+
+    def mixer(self, k: int) -> Mix:
+        part = self.part(k % self.topology.period if self.topology.period else k)
+        what = f"the averaging of step {k}"
+
+        def start(*arrays: Tensor) -> Callable[[], Mixed]:
+            wire, home = _pack(arrays), arrays[0].device
+            self.sent += round(part.messages * wire.numel() * wire.element_size())
+            if not self.reads_gpu:
+                wire = wire.cpu()
+            wait = self._average(part, wire, what) if self.n > 1 else lambda: wire
+            return lambda: _unpack(wait().to(home), arrays)
+
+        return Mix(start)
+
+    @property
+    def transport(self) -> str:
+        return "GPU memory" if self.reads_gpu else "host memory"
+
+    def mean(self, x: Tensor) -> Tensor:
+        return self.job.mean(x[0], "a metric")
+
+    def gather(self, x: Tensor) -> Tensor:
+        return self.job.gather(x, "a metric")
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        return self.job.broadcast(x, "the initial model")
+
+    def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
+        """Start averaging the flat `wire`; the result may be in its memory."""
+        raise NotImplementedError
+
+    def _part(self, k: int) -> Part:
+        W, rank = self.topology.at(k), self.job.rank
+        return Part(
+            exact=W.is_exact_average,
+            self_weight=W.self_weight(rank),
+            sources=W.sources(rank),
+            destinations=W.destinations(rank),
+            messages=bytes_sent(W, W.n)[rank] / W.n,
+        )
+
+
+def check_schedule(engine: Ranked) -> None:
+    """Walk the schedule's period, or the first steps of a random one, all ranks together.
+
+    A rank that waits for one that does not send to it would hang; weights that do not sum to
+    one would shrink or blow up the models.
+
+    Raises:
+        ScheduleError: on every rank, for the first step where it finds something.
+    """
+    steps = range(engine.topology.period or CHECKED_STEPS)
+    own = [engine.part(k) for k in steps]
+    every = engine.job.exchange(own, "the check of the schedule")
+    name = engine.topology.name
+    for k in steps:
+        for rank, parts in enumerate(every):
+            part = parts[k]
+            total = part.self_weight + sum(part.sources.values())
+            if abs(total - 1) > TOLERANCE:
+                raise ScheduleError(f"{name}, step {k}: weights of rank {rank} sum to {total:.9g}")
+            if part.exact != every[0][k].exact:
+                raise ScheduleError(
+                    f"{name}, step {k}: an all-reduce for one of ranks 0 and {rank}, not the other"
+                )
+            for source in part.sources:
+                if rank not in every[source][k].destinations:
+                    raise ScheduleError(
+                        f"{name}, step {k}: rank {rank} waits for rank {source}, which sends to "
+                        f"{every[source][k].destinations or 'nobody'}"
+                    )
+            for destination in part.destinations:
+                if rank not in every[destination][k].sources:
+                    raise ScheduleError(
+                        f"{name}, step {k}: rank {rank} sends to rank {destination}, which waits "
+                        f"for {list(every[destination][k].sources) or 'nobody'}"
+                    )
+
+
+def _pack(arrays: tuple[Tensor, ...]) -> Tensor:
+    """(1, d) arrays as one contiguous vector; a single one is not copied."""
+    if len(arrays) == 1:
+        return arrays[0][0].contiguous()
+    return torch.cat([x[0] for x in arrays])
+
+
+def _unpack(wire: Tensor, arrays: tuple[Tensor, ...]) -> Mixed:
+    if len(arrays) == 1:
+        return wire.unsqueeze(0)
+    pieces = wire.split([x.shape[1] for x in arrays])
+    return tuple(piece.unsqueeze(0) for piece in pieces)

@@ -1,0 +1,190 @@
+"""What a rank does in the tests of test_cluster.py: `bfrun -np N python cluster_worker.py CASE ...`.
+
+Each case is a function of the job; what it prints on rank 0 is what the test reads.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from expograph import engines
+from expograph.algorithms import ALGORITHMS
+from expograph.config import Run
+from expograph.job import Job
+from expograph.mixing import OnePeer
+from expograph.problems import convex
+from expograph.sweep import execute
+from expograph.topology import TOPOLOGIES, Topology, build
+from expograph.train import train
+
+
+def run_of(nodes: int, **changes) -> Run:
+    values = {
+        "problem": {"kind": "logistic", "samples": 5, "heterogeneity": 1.0},
+        "topology": "one_peer_exponential",
+        "nodes": nodes,
+        "algorithm": "dsgd_atc",
+        "steps": 40,
+        "lr": 0.1,
+        "engine": "bluefog",
+    }
+    return Run.model_validate(values | changes)
+
+
+def tell(job: Job, **facts) -> None:
+    if job.rank == 0:
+        print(json.dumps(facts), flush=True)
+
+
+def at_step(step: int, rank: int, job: Job, action) -> None:
+    """Do `action` in `rank`'s gradient of `step`."""
+    gradient = convex.Convex.gradient
+
+    def patched(self, x, buffers, k):
+        if k == step and job.rank == rank:
+            action()
+        return gradient(self, x, buffers, k)
+
+    convex.Convex.gradient = patched
+
+
+def fail(job: Job, how: str, rank: str, results: str) -> None:
+    """A rank fails in the third step of a run, in one of the ways in which ranks fail."""
+
+    def raise_error():
+        raise ArithmeticError("the gradient went wrong")
+
+    actions = {
+        "raise": raise_error,
+        "exit": lambda: sys.exit(1),
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+        "slow": lambda: time.sleep(1000),
+    }
+    at_step(3, int(rank), job, actions[how])
+    execute(run_of(job.size), Path(results), job=job)
+
+
+def diverge(job: Job, rank: str, results: str) -> None:
+    """One rank's gradient becomes NaN at step 7; its loss at step 8."""
+    nan = torch.full((1,), float("nan"), dtype=torch.float64)
+    gradient = convex.Convex.gradient
+
+    def patched(self, x, buffers, k):
+        losses, gradients, buffers = gradient(self, x, buffers, k)
+        broken = k == 7 and job.rank == int(rank)
+        return losses, gradients + nan if broken else gradients, buffers
+
+    convex.Convex.gradient = patched
+    status = execute(run_of(job.size, record_every=1000, steps=4000), Path(results), job=job)
+    tell(job, status=status)
+
+
+def mismatch(job: Job, kind: str) -> None:
+    """Ranks that disagree on the schedule, at step 2 of a period of 3."""
+    good = build("one_peer_exponential", job.size)
+
+    def at(k: int):
+        W = good.at(k)
+        if k % 3 == 2 and kind == "source" and job.rank == 1:
+            return OnePeer(W.permutation[0][::-1].copy())
+        if k % 3 == 2 and kind == "weights":
+            W = type(W)(W.n, {**W.weights, 0: 0.6})
+        return W
+
+    engines.build("bluefog", Topology("custom", job.size, 3, at), job)
+
+
+def alone(job: Job) -> None:
+    """Every topology and algorithm with one rank trains as plain SGD, as the embedded engine."""
+    for name in ("bluefog", "mpi"):
+        for topology in TOPOLOGIES:
+            for algorithm in ALGORITHMS:
+                if algorithm == "psgd" and topology != "fully_connected":
+                    continue
+                run = run_of(1, topology=topology, algorithm=algorithm, engine=name, steps=5)
+                *_, ours = train(run, engine=engines.build(name, build(topology, 1), job))
+                *_, theirs = train(run)
+                torch.testing.assert_close(ours.x, theirs.x)
+    tell(job, trained=True)
+
+
+def overlap(job: Job) -> None:
+    """The message of dsgd_awc travels while the gradient is computed: it has been started."""
+    order = []
+    engine = engines.build("bluefog", build("ring", job.size), job)
+    average = engine._average
+
+    def noted(part, wire, what):
+        order.append("sent")
+        wait = average(part, wire, what)
+        return lambda: (order.append("awaited"), wait())[1]
+
+    engine._average = noted
+    gradient = convex.Convex.gradient
+
+    def counted(self, x, buffers, k):
+        order.append("gradient")
+        return gradient(self, x, buffers, k)
+
+    convex.Convex.gradient = counted
+    list(train(run_of(job.size, topology="ring", algorithm="dsgd_awc", steps=2), engine=engine))
+    tell(job, order=order)
+
+
+def peers(job: Job, accumulation: str) -> None:
+    """Whom rank 0 hears at each of 8 steps, by each engine, with accumulated gradients."""
+    heard = {}
+    problem = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 4}
+    problem["accumulation"] = int(accumulation)
+    for name in ("bluefog", "mpi"):
+        engine = engines.build(name, build("one_peer_exponential", job.size), job)
+        part, heard[name] = engine._average, []
+
+        def noted(p, wire, what, part=part, name=name):
+            heard[name].append(list(p.sources))
+            return part(p, wire, what)
+
+        engine._average = noted
+        run = run_of(job.size, problem=problem, steps=8, engine=name)
+        list(train(run, engine=engine))
+    tell(job, **heard)
+
+
+def soak(job: Job, calls: str) -> None:
+    """Many averaging calls in a row, static and one-peer in turns, checked at the end."""
+    built = [
+        engines.build("bluefog", build(name, job.size), job)
+        for name in ("one_peer_exponential", "static_exponential", "fully_connected")
+    ]
+    x = torch.arange(1000.0, dtype=torch.float64).unsqueeze(0) * (job.rank + 1)
+    mean = job.mean(x[0], "the mean")
+    for k in range(int(calls)):
+        x = built[k % len(built)].mixer(k)(x)
+    tell(job, calls=int(calls), error=float((x[0] - mean).abs().max()))
+
+
+def start_late(job_seconds: str) -> None:
+    """Rank 1 does not come to the start."""
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        time.sleep(float(job_seconds))
+    with Job() as job:
+        tell(job, met=True)
+
+
+def main() -> None:
+    case, *words = sys.argv[1:]
+    torch.set_num_threads(1)
+    if case == "start_late":
+        return start_late(*words)
+    with Job() as job:
+        globals()[case](job, *words)
+
+
+if __name__ == "__main__":
+    main()
