@@ -7,10 +7,16 @@ export OMP_WAIT_POLICY ?= PASSIVE
 PYTHON ?= python3.11
 VENV ?= .venv
 TABLE ?= 1 2 3
+ENGINE ?= embedded
+NP ?= 8
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
+CLUSTER := $(VENV)/cluster.json
+# bfrun and mpirun of the environment come first
+IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs
+.PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
+	cluster-env doctor engines-agree bench-comm testbed soak
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -28,16 +34,31 @@ $(READY): requirements.txt pyproject.toml
 data: $(READY) ## fetch Fashion-MNIST into data/ unless the machine has it
 	@$(RUN) scripts/fetch_data.py fashion_mnist
 
-reproduce-table: data ## run Tables 1, 2, 3 (or TABLE=2) at laptop scale and print them
+cluster-env: $(CLUSTER) ## add Open MPI, mpi4py, BlueFog and Horovod (compiles for some minutes)
+
+$(CLUSTER): $(READY) requirements-cluster.txt scripts/cluster_env/install.py
+	@$(RUN) scripts/cluster_env/install.py
+	@touch $@
+
+doctor: $(READY) ## what is there for a cluster, what is missing, and its cure
+	@$(VENV)/bin/expograph doctor
+
+# ENGINE=bluefog NP=8 [HOSTFILE=hosts]: the same configs as MPI jobs of up to NP ranks
+reproduce-table: data $(if $(filter-out embedded,$(ENGINE)),$(CLUSTER)) ## run Tables 1, 2, 3 (or TABLE=2) and print them; ENGINE=bluefog NP=8 for MPI
+ifeq ($(ENGINE),embedded)
 	@$(RUN) scripts/train.py $(foreach t,$(TABLE),configs/table$(t).toml) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
 	@$(RUN) scripts/figures.py
+else
+	@$(RUN) scripts/launch.py --engine $(ENGINE) --np $(NP) $(if $(HOSTFILE),--hostfile "$(HOSTFILE)") \
+		$(foreach t,$(TABLE),configs/table$(t).toml) $(if $(FORCE),--force)
+endif
 
 figures: $(READY) ## draw the figures from the committed results; trains nothing
 	@$(RUN) scripts/figures.py
 
 test: $(READY) ## run the tests
 	@-$(RUN) scripts/fetch_data.py fashion_mnist  # without it the tests that need it are skipped
-	@$(RUN) -m pytest -n auto $(PYTEST)
+	@$(RUN) -m pytest -n auto --dist loadgroup $(PYTEST)
 
 check: $(READY) ## lint and formatting
 	@$(VENV)/bin/ruff check src scripts tests
@@ -45,6 +66,18 @@ check: $(READY) ## lint and formatting
 
 smoke: data ## every config for 3 steps, results thrown away
 	@$(RUN) scripts/smoke.py
+
+engines-agree: $(CLUSTER) ## every algorithm and topology: do BlueFog, mpi4py and Horovod give the embedded numbers?
+	@$(IN_CLUSTER) $(RUN) scripts/engines_agree.py
+
+soak: $(CLUSTER) ## 10,000 averaging calls in a row at 8 ranks
+	@$(IN_CLUSTER) bfrun -np 8 $(CURDIR)/$(RUN) tests/cluster_worker.py soak 10000
+
+bench-comm: $(CLUSTER) ## time of one averaging step against size and ranks; writes results/bench_comm/
+	@$(IN_CLUSTER) $(RUN) scripts/bench_comm.py
+
+testbed: $(CLUSTER) ## the same on virtual hosts joined by RATE=1gbit links (root, iproute2)
+	@$(IN_CLUSTER) $(RUN) scripts/bench_comm.py --testbed $(or $(RATE),1gbit)
 
 bench: $(READY) ## speed and memory of the engine, as ratios; writes results/bench/
 	@$(RUN) scripts/bench.py

@@ -26,7 +26,6 @@ from expograph import results
 from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
 from expograph.data import load as load_data
-from expograph.engines.ranked import ScheduleError
 from expograph.memory import keep_freed_memory
 from expograph.progress import SweepProgress
 from expograph.report.experiment import write_report
@@ -91,7 +90,7 @@ def name_of_results(experiment: Experiment, overrides: list[str]) -> str:
 
 def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
     """Every rank of a job does this; only rank 0 writes and prints."""
-    with jobs.Job() as job:
+    with jobs.Job(plain=(ConfigError, DataUnavailable)) as job:
         device_count = torch.cuda.device_count()
         if device_count:
             torch.cuda.set_device(job.local_rank % device_count)
@@ -132,7 +131,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     parser.add_argument("--force", action="store_true", help="do finished runs again")
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     paths = [w for w in arguments.words if w.endswith(".toml") and "=" not in w]
     overrides = [w for w in arguments.words if w not in paths]
     speaks = jobs.launched_rank() == 0
@@ -152,7 +151,7 @@ def main() -> int:
         console.print(f"{len(runs)} runs of {', '.join(map(str, paths))}")
         ranked = runs[0].engine != "embedded"
         outcome = (run_in_job if ranked else run_here)(runs, arguments, console)
-    except (ConfigError, DataUnavailable, jobs.JobError, ScheduleError) as e:
+    except (ConfigError, DataUnavailable, jobs.JobError) as e:
         if speaks:
             print(e, file=sys.stderr)
         return 2

@@ -1,10 +1,11 @@
-"""What a rank does in the tests of test_cluster.py: `bfrun -np N python cluster_worker.py CASE ...`.
+"""What a rank does in test_cluster.py: `bfrun -np N python cluster_worker.py CASE ...`.
 
 Each case is a function of the job; what it prints on rank 0 is what the test reads.
 """
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from expograph import engines
+from expograph import data, engines
 from expograph.algorithms import ALGORITHMS
 from expograph.config import Run
 from expograph.job import Job
@@ -21,6 +22,10 @@ from expograph.problems import convex
 from expograph.sweep import execute
 from expograph.topology import TOPOLOGIES, Topology, build
 from expograph.train import train
+
+FOUND = next(
+    (f for f in (Path("data/fashion_mnist"), data.DEBIAN_FOLDER) if f.is_dir()), data.DEBIAN_FOLDER
+)  # Fashion-MNIST on this machine, from before a test moves the data folder
 
 
 def run_of(nodes: int, **changes) -> Run:
@@ -167,6 +172,28 @@ def soak(job: Job, calls: str) -> None:
     for k in range(int(calls)):
         x = built[k % len(built)].mixer(k)(x)
     tell(job, calls=int(calls), error=float((x[0] - mean).abs().max()))
+
+
+def fetch(job: Job, log: str) -> None:
+    """A data set that is nowhere yet, whose download takes a while and is noted."""
+    data.DEBIAN_FOLDER = Path("/nowhere")
+
+    def slow_download(scratch: Path) -> Path:
+        with open(log, "a") as file:
+            file.write("fetched\n")
+        time.sleep(2)
+        return fixture(scratch)
+
+    data.FETCHERS = {"a slow server": slow_download}
+    sizes = job.once_per_host(lambda: len(data.load("fashion_mnist").train_labels), "the data")
+    tell(job, sizes=job.exchange(sizes, "sizes"))
+
+
+def fixture(scratch: Path) -> Path:
+    """The real files, as a download would leave them."""
+    folder = scratch / "files"
+    shutil.copytree(FOUND, folder)
+    return folder
 
 
 def start_late(job_seconds: str) -> None:

@@ -10,7 +10,7 @@ LAYERS = [  # a module may import from its own layer's left, never from its righ
     {"names", "randomness", "memory", "algorithms", "flat", "job", "testbed"},
     {"mixing", "models"},
     {"topology"},
-    {"spectral", "theory", "statistics", "data", "partition", "batches"},
+    {"spectral", "theory", "cost_model", "statistics", "data", "partition", "batches"},
     {"engines"},
     {"config"},
     {"step_size", "problems"},

@@ -291,7 +291,8 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
     for key, value in map(_parse_override, overrides):
         for block in blocks:
             # parallel SGD, the reference of a table, has the one topology it can have
-            if key != "topology" or not _averages_exactly(block, base):
+            spared = key == "topology" and value != "fully_connected"
+            if not (spared and _averages_exactly(block, base)):
                 block.pop(key, None)
         if isinstance(value, list) and key != "decay_steps":
             blocks = [block if key in block else {**block, key: value} for block in blocks]

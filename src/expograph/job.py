@@ -12,7 +12,6 @@ import os
 import pickle
 import socket
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -30,7 +29,7 @@ LIMIT = "EXPOGRAPH_TIMEOUT"  # environment: seconds a rank may wait for the othe
 DEFAULT_LIMIT = 300.0
 POLL = 20e-6  # seconds between two looks at a request: blocking would hold the interpreter
 GRACE = 5.0  # seconds that a roll call waits for answers
-INTERRUPTED = 130
+MISTAKE, INTERRUPTED = 2, 130  # exit statuses
 
 Value = TypeVar("Value")
 
@@ -81,13 +80,17 @@ class Job:
         limit: seconds a rank may wait for the others.
     """
 
-    def __init__(self, limit: float | None = None) -> None:
+    def __init__(self, plain: tuple[type[Exception], ...] = ()) -> None:
         """Bring MPI up and meet the other ranks.
 
+        Args:
+            plain: errors that are the user's and say it all in one line, as JobErrors do; others
+                are shown with their traceback.
         Raises:
             JobError: if mpi4py or its MPI library cannot be loaded.
         """
-        self.limit = limit or time_limit()
+        self.limit = time_limit()
+        self._plain = (JobError, *plain)
         self._waiting: tuple[str, float] | None = None
         self._doing = "start-up"
         self._said: list[Any] = []
@@ -180,18 +183,22 @@ class Job:
         elif isinstance(error, KeyboardInterrupt):
             self._abort(INTERRUPTED)
         else:
-            lines = traceback.format_exception(kind, error, trace)
+            if self.rank:
+                time.sleep(1)  # what all ranks meet, rank 0 tells
+            if isinstance(error, self._plain):
+                self.abort(f"{self.who(self.rank)}: {error}", status=MISTAKE)
             cause = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-            self.abort(f"{self.who(self.rank)}: {cause}", "".join(lines))
+            details = "".join(traceback.format_exception(kind, error, trace))
+            self.abort(f"{self.who(self.rank)}: {cause}", details)
 
     def who(self, rank: int) -> str:
         """A rank as it is called in messages."""
         return f"rank {rank} on {self.hosts[rank]}"
 
-    def abort(self, line: str, details: str = "") -> NoReturn:
-        """End every rank of the job, exit status 1, with a line that says why."""
+    def abort(self, line: str, details: str = "", status: int = 1) -> NoReturn:
+        """End every rank of the job with a line that says why."""
         sys.stderr.write(f"{details}job ended: {line}\n")
-        self._abort(1)
+        self._abort(status)
 
     def _abort(self, status: int) -> NoReturn:
         sys.stdout.flush()
@@ -301,15 +308,18 @@ def _start_watch(limit: float) -> Iterator[None]:
     rank, size = launched_rank(), launched() or 1
     local_rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
     local_size = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
-    folder = Path(os.environ.get("PMIX_SERVER_TMPDIR") or tempfile.mkdtemp())
-    (folder / f"expograph-here-{local_rank}").touch()
+    folder = os.environ.get("PMIX_SERVER_TMPDIR")  # Open MPI removes it with the job
+    if folder:
+        Path(folder, f"expograph-here-{local_rank}").touch()
 
     def end() -> None:
-        here = {int(path.name.rsplit("-", 1)[1]) for path in folder.glob("expograph-here-*")}
+        present = Path(folder).glob("expograph-here-*") if folder else []
+        here = {local_rank, *(int(path.name.rsplit("-", 1)[1]) for path in present)}
         if local_rank == min(here):
             # Open MPI numbers the ranks of a host in a row unless told otherwise
-            missing = [str(rank - local_rank + r) for r in set(range(local_size)) - here]
-            state = f"rank {', '.join(missing)} is missing" if missing else "its ranks are here"
+            absent = sorted(set(range(local_size)) - here)
+            missing = ", ".join(str(rank - local_rank + r) for r in absent)
+            state = f"rank {missing} is missing" if missing else "its ranks are here"
             sys.stderr.write(
                 f"job ended: {size} ranks have not met within {limit:.0f} s; "
                 f"on {socket.gethostname()} {state} ({LIMIT} sets the limit)\n"

@@ -21,7 +21,7 @@ TOLERANCE = 1e-9  # on the sum of a rank's weights
 Wait = Callable[[], Tensor]
 
 
-class ScheduleError(RuntimeError):
+class ScheduleError(JobError):
     """The ranks do not agree on who sends to whom at a step, or weights do not sum to one."""
 
 
@@ -67,6 +67,7 @@ class Ranked:
     def mixer(self, k: int) -> Mix:
         part = self.part(k % self.topology.period if self.topology.period else k)
         what = f"the averaging of step {k}"
+        self.job.doing(f"step {k}")
 
         def start(*arrays: Tensor) -> Callable[[], Mixed]:
             wire, home = _pack(arrays), arrays[0].device

@@ -1,0 +1,291 @@
+"""The engines under a real bfrun, on 1 to 8 ranks: equal numbers, and an end to every failure.
+
+Needs `make cluster-env`; without it every test here is skipped, and says so. EXPOGRAPH_CLUSTER=1
+(continuous integration) makes that a failure instead.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WORKER = str(ROOT / "tests" / "cluster_worker.py")
+BIN = Path(sys.executable).parent
+TRAIN = [sys.executable, str(ROOT / "scripts" / "train.py")]
+
+missing = [name for name in ("bfrun", "mpirun") if not (BIN / name).exists()]
+if missing and os.environ.get("EXPOGRAPH_CLUSTER") == "1":
+    raise RuntimeError("EXPOGRAPH_CLUSTER=1, and there is no cluster environment")
+pytestmark = [
+    pytest.mark.skipif(bool(missing), reason="no cluster environment: make cluster-env"),
+    pytest.mark.xdist_group("cluster"),  # one after the other: each takes all cores
+]
+
+
+def start(ranks: int, *command: str, launcher: str = "bfrun", **environment: str):
+    variables = os.environ | environment
+    variables["PATH"] = f"{BIN}{os.pathsep}{variables['PATH']}"
+    options = [] if launcher == "bfrun" else ["--allow-run-as-root", "--oversubscribe", "-q"]
+    return subprocess.Popen(
+        [str(BIN / launcher), *options, "-np", str(ranks), *command],
+        env=variables,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen, timeout: float = 180) -> subprocess.CompletedProcess:
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"did not end within {timeout} s:\n{out}\n{err}") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def launch(ranks: int, *command: str, **options) -> subprocess.CompletedProcess:
+    return finish(start(ranks, *command, **options))
+
+
+def case(ranks: int, *words: str, **options) -> dict:
+    """What rank 0 of a case in cluster_worker.py told."""
+    done = launch(ranks, sys.executable, WORKER, *words, **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+# ---- equal numbers ----
+
+
+@pytest.mark.parametrize("ranks", [4, 6, 8])
+def test_engines_agree_with_the_embedded_one(ranks, tmp_path):
+    """A part of `make engines-agree`: all algorithms, all topologies, random ones too."""
+    command = [sys.executable, "scripts/engines_agree.py", "--quick", "--ranks", str(ranks)]
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worst difference" in done.stdout
+
+
+CONFIG = """
+name = "pair"
+[run]
+algorithm = "dmsgd"
+steps = 12  # and steady ones: batch norm on tiny batches multiplies every rounding
+lr = 0.005
+beta = 0.9
+record_every = 4
+evaluate_every = 4
+nodes = 2
+[run.problem]
+kind = "classification"
+dataset = "digits"
+model = "resnet8_bn"
+batch_size = 16
+[[sweep]]
+topology = ["one_peer_exponential", "random_match"]
+[[sweep]]
+algorithm = ["psgd"]
+topology = ["fully_connected"]
+[table]
+title = "t"
+"""
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("a folder, 'quoted'") / "pair.toml"  # bfrun goes by a shell
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("engine", "launcher"), [("bluefog", "bfrun"), ("mpi", "mpirun"), ("bluefog", "mpirun")]
+)
+def test_a_config_runs_unchanged_and_leaves_the_same_curves(config, tmp_path, engine, launcher):
+    """Batch norm, evaluation on the way, several runs in one job, paths with spaces and quotes."""
+    results = tmp_path / "it's here"
+    words = [str(config), "--results", str(results)]
+    done = launch(2, *TRAIN, *words, f"engine={engine}", launcher=launcher)
+    assert done.returncode == 0, done.stderr
+    assert "3 finished" in done.stdout and done.stdout.count("ranks on 1 hosts") == 1
+    subprocess.run([*TRAIN, *words, "--jobs", "1"], cwd=ROOT, check=True, capture_output=True)
+    keys = ["algorithm", "topology"]
+    columns = ["accuracy_averaged", "accuracy_worker_worst", "bytes_sent_max", "bytes_sent_mean"]
+    ours = pd.read_csv(results / f"pair_{engine}" / "runs.csv").set_index(keys)
+    theirs = pd.read_csv(results / "pair" / "runs.csv").set_index(keys)
+    assert len(ours) == 3 and set(ours["status"]) == {"done"}
+    pd.testing.assert_frame_equal(ours[columns], theirs[columns], rtol=0, atol=0.6)
+    for column in ("consensus_distance", "train_loss"):
+        pd.testing.assert_series_equal(ours[column], theirs[column], rtol=1e-3, atol=1e-9)
+    content = json.loads((results / "runs" / ours["key"].iloc[0] / "run.json").read_text())
+    assert content["transport"] == "host memory" and len(content["hosts"]) == 2
+    again = launch(2, *TRAIN, *words, f"engine={engine}", launcher=launcher)
+    assert "3 used again" in again.stdout
+    assert not list(results.glob("runs/.*"))
+
+
+def test_horovod_is_parallel_sgd(config, tmp_path):
+    words = [str(config), "algorithm=psgd", "topology=fully_connected", "--results", str(tmp_path)]
+    assert launch(2, *TRAIN, *words, "engine=horovod").returncode == 0
+    refused = launch(2, *TRAIN, str(config), "engine=horovod", "topology=ring")
+    assert refused.returncode == 2 and "topology must be fully_connected" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_one_rank_trains_on_every_topology():
+    assert case(1, "alone") == {"trained": True}
+
+
+@pytest.mark.parametrize("accumulation", ["1", "3"])
+def test_the_topology_asked_for_advances_once_a_step(accumulation):
+    """Rank 0 of 4 hears 3, 2, 3, 2, ... also when a step accumulates three gradients."""
+    heard = [[3], [2]] * 4
+    assert case(4, "peers", accumulation) == {"bluefog": heard, "mpi": heard}
+
+
+def test_the_message_travels_during_the_gradient():
+    assert case(2, "overlap") == {"order": ["sent", "gradient", "awaited"] * 2}
+
+
+def test_many_calls_in_a_row():
+    """A short soak; `make soak` makes 10,000 at 8 ranks."""
+    told = case(4, "soak", "600")
+    assert told["calls"] == 600 and told["error"] < 1e-9
+
+
+# ---- every failure ends the job ----
+
+
+def alive(marker: str) -> list[str]:
+    """Processes with the marker in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker.encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("how", "rank", "said"),
+    [
+        ("raise", 1, "rank 1 on {host}: ArithmeticError: the gradient went wrong"),
+        ("exit", 0, "rank 0 on {host}: SystemExit: 1"),
+        ("kill", 2, "rank 2"),
+        ("stop", 1, "no answer from rank 1 on {host}"),
+        ("slow", 0, "rank 0 on {host} is still at step 3"),
+    ],
+)
+def test_a_failing_rank_ends_the_job_and_is_named(tmp_path, how, rank, said):
+    marker = f"EXPOGRAPH_TEST={tmp_path}"
+    limit = 4.0
+    process = start(
+        3,
+        *(sys.executable, WORKER, "fail", how, str(rank), str(tmp_path / "results")),
+        EXPOGRAPH_TIMEOUT=str(limit),
+        EXPOGRAPH_TEST=str(tmp_path),
+    )
+    done = finish(process, timeout=60)
+    assert done.returncode != 0
+    assert said.format(host=socket.gethostname()) in done.stderr
+    time.sleep(1)
+    assert alive(marker) == []
+    assert not (tmp_path / "results").exists()  # nothing half-written, nothing called done
+
+
+def test_a_rank_that_never_starts_is_named():
+    done = launch(3, sys.executable, WORKER, "start_late", "100", EXPOGRAPH_TIMEOUT="3")
+    assert done.returncode != 0
+    assert "3 ranks have not met within 3 s" in done.stderr and "rank 1 is missing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("source", "custom, step 2: rank 1 waits for rank 2, which sends to [6]"),
+        ("weights", "custom, step 2: weights of rank 0 sum to 1.1"),
+    ],
+)
+def test_a_schedule_on_which_ranks_disagree_is_found_before_the_first_step(kind, said):
+    done = launch(8, sys.executable, WORKER, "mismatch", kind, EXPOGRAPH_TIMEOUT="30")
+    assert done.returncode != 0 and said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nan_on_one_rank_stops_all_with_the_status_diverged(tmp_path):
+    assert case(4, "diverge", "2", str(tmp_path)) == {"status": "diverged"}
+    (record,) = tmp_path.glob("runs/*/run.json")
+    content = json.loads(record.read_text())
+    assert content["status"] == "diverged" and "step 9" in content["note"]
+
+
+def test_an_interrupted_job_keeps_what_is_finished_and_goes_on(config, tmp_path):
+    words = [*TRAIN, str(config), "engine=bluefog", "--results", str(tmp_path), "steps=60"]
+    process = start(2, *words)
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not list(tmp_path.glob("runs/*/run.json")):
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    done = finish(process, 60)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    kept = {path.parent.name for path in tmp_path.glob("runs/*/run.json")}
+    assert 1 <= len(kept) < 3
+    again = launch(2, *words)
+    assert again.returncode == 0 and f"{len(kept)} used again" in again.stdout
+
+
+# ---- launching ----
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words", "said"),
+    [
+        (2, ["nodes=2"], "2 ranks were launched for the embedded engine"),
+        (2, ["nodes=4", "engine=bluefog"], "this job has 2: bfrun -np 4"),
+        (2, ["nodes=2", "engine=blufog"], "did you mean 'bluefog'?"),
+    ],
+)
+def test_a_wrong_launch_is_one_line(config, ranks, words, said):
+    done = launch(ranks, *TRAIN, str(config), *words)
+    assert done.returncode == 2
+    assert done.stderr.count(said) == 1 and "Traceback" not in done.stderr
+
+
+def test_an_engine_without_a_launcher_says_how_to_launch(config):
+    done = subprocess.run(
+        [*TRAIN, str(config), "engine=bluefog"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "bfrun -np 2 python scripts/train.py" in done.stderr
+
+
+def test_two_jobs_side_by_side_do_not_meet(config, tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    words = [*TRAIN, str(config), "engine=bluefog", "topology=ring", "algorithm=dmsgd"]
+    jobs = [start(2, *words, "--results", str(folder)) for folder in folders]
+    assert [finish(job).returncode for job in jobs] == [0, 0]
+    a, b = (pd.read_csv(folder / "pair_bluefog_custom" / "runs.csv") for folder in folders)
+    assert a["train_loss"].tolist() == b["train_loss"].tolist()
+
+
+def test_data_is_fetched_once_by_a_host(tmp_path):
+    """Eight ranks, an empty data folder and a slow download: one rank fetches, all train."""
+    told = case(8, "fetch", str(tmp_path / "log"), EXPOGRAPH_DATA=str(tmp_path / "data"))
+    assert told == {"sizes": [60000] * 8}
+    assert (tmp_path / "log").read_text().split() == ["fetched"]
