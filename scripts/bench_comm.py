@@ -4,7 +4,8 @@
     python scripts/bench_comm.py --testbed 1gbit     # 4 hosts of a virtual cluster (root)
 
 Every rank averages a float32 vector. A contender's time in a round is that of its slowest rank;
-rounds interleave the contenders, the median is reported. alpha and beta are fitted to plain
+rounds interleave the contenders in random order, the median is reported; Horovod, whose thread
+never rests, comes after the others. alpha and beta are fitted to plain
 messages (every rank to the next) measured in the same rounds; the predictions use nothing else.
 Writes results/bench_comm/<where>/: table.md, table.csv, ratios.md, figure.png and .svg.
 """
@@ -25,6 +26,7 @@ import torch
 from expograph import engines, results
 from expograph.cost_model import Link, fit, mean_step_seconds
 from expograph.job import Job
+from expograph.memory import keep_freed_memory
 from expograph.provenance import provenance
 from expograph.report import figures, style
 from expograph.topology import build
@@ -39,7 +41,7 @@ CONTENDERS = {  # label: engine and topology
     "one-peer exponential, mpi4py": ("mpi", "one_peer_exponential"),
 }
 MESSAGE = "one message"  # every rank to the next: what alpha and beta are fitted to
-BARE = "bare neighbor_allreduce"  # BlueFog called by hand with the one-peer graph's arguments
+STEP, BARE = "step", "bare neighbor_allreduce"  # by the engine; by hand; the one-peer graph
 FLAT, EACH, EACH_QUEUED = "one flat call", "a call a tensor", "a call a tensor, all queued"
 
 
@@ -58,14 +60,25 @@ def resnet20_shapes() -> list[tuple[int, ...]]:
 # ---- one rank ----
 
 
-def contenders_of(job: Job, size: int) -> dict[str, Callable[[int], object]]:
-    """What is timed at one message size: label -> function of the round's number."""
+def of_horovod(job: Job, size: int) -> dict[str, Callable[[int], object]]:
+    """Horovod's contenders at one message size: label -> function of the round's number."""
+    return averaging(job, size, {"horovod"})
+
+
+def averaging(job: Job, size: int, libraries: set[str]) -> dict[str, Callable[[int], object]]:
     x = torch.randn(1, size)
     timed: dict[str, Callable[[int], object]] = {}
     for label, (name, topology) in CONTENDERS.items():
-        engine = engines.build(name, build(topology, job.size), job)
-        timed[label] = lambda k, engine=engine: engine.mixer(k)(x.clone())
-    timed[BARE] = bare(job, x)
+        if name in libraries:
+            engine = engines.build(name, build(topology, job.size), job)
+            timed[label] = lambda k, engine=engine: engine.mixer(k)(x.clone())
+    return timed
+
+
+def of_the_others(job: Job, size: int) -> dict[str, Callable[[int], object]]:
+    """All other contenders at one message size."""
+    timed = averaging(job, size, {"bluefog", "mpi"})
+    x = torch.randn(1, size)
     inbox, outbox = torch.empty(size), x[0].clone()
 
     def message(k: int) -> None:
@@ -78,6 +91,13 @@ def contenders_of(job: Job, size: int) -> dict[str, Callable[[int], object]]:
 
     timed[MESSAGE] = message
     return timed
+
+
+def step_and_bare(job: Job, size: int) -> dict[str, Callable[[int], object]]:
+    """What an engine's averaging adds to BlueFog's call of the same bytes, and nothing between."""
+    x = torch.randn(1, size)
+    engine = engines.build("bluefog", build("one_peer_exponential", job.size), job)
+    return {STEP: lambda k: engine.mixer(k)(x.clone()), BARE: bare(job, x)}
 
 
 def bare(job: Job, x: torch.Tensor) -> Callable[[int], object]:
@@ -146,8 +166,9 @@ def time_rounds(job: Job, timed: dict[str, Callable], rounds: int) -> dict[str, 
     """Median over interleaved rounds of the slowest rank's seconds, after two warm-up rounds."""
     seconds: dict[str, list[float]] = {label: [] for label in timed}
     labels = list(timed)
+    shuffled = np.random.default_rng(0)  # the same order on every rank
     for k in range(rounds + 2):
-        for label in labels[k % len(labels) :] + labels[: k % len(labels)]:
+        for label in shuffled.permutation(labels).tolist():
             job.wait(job.comm.Ibarrier().Test, "a round")
             start = time.perf_counter()
             timed[label](k)
@@ -161,14 +182,16 @@ def time_rounds(job: Job, timed: dict[str, Callable], rounds: int) -> dict[str, 
 def worker(sizes: list[int], rounds: int, out: Path) -> None:
     """One rank of the measurement; rank 0 writes what was found as JSON."""
     torch.set_num_threads(1)
+    keep_freed_memory()  # as training does
     with Job() as job:
-        found = {}
-        for size in sizes:
-            count = rounds if size < 10**6 else rounds // 2
-            found[size] = time_rounds(job, contenders_of(job, size), count)
-        tensors = time_rounds(job, per_tensor(job), max(5, rounds // 2))
+        found: dict[int, dict[str, float]] = {size: {} for size in sizes}
+        tensors = time_rounds(job, per_tensor(job), rounds)
+        pairs = {size: time_rounds(job, step_and_bare(job, size), 3 * rounds) for size in sizes}
+        for contenders in (of_the_others, of_horovod):
+            for size in sizes:
+                found[size] |= time_rounds(job, contenders(job, size), rounds)
         if job.rank == 0:
-            content = {"ranks": job.size, "seconds": found, "tensors": tensors}
+            content = {"ranks": job.size, "seconds": found, "tensors": tensors, "pairs": pairs}
             out.write_text(json.dumps(content))
 
 
@@ -195,7 +218,10 @@ def table_of(found: dict, rate: float | None) -> pd.DataFrame:
                     "wire_ms": None if rate is None else 1e3 * wire_seconds(topology, size, rate),
                 }
             )
-        rows.append({"ranks": n, "elements": size, "averaging": BARE, "ms": 1e3 * seconds[BARE]})
+        rows += [
+            {"ranks": n, "elements": size, "averaging": label, "ms": 1e3 * value}
+            for label, value in found["pairs"][str(size)].items()
+        ]
         rows.append(
             {"ranks": n, "elements": size, "averaging": MESSAGE, "ms": 1e3 * seconds[MESSAGE]}
             | {"predicted_ms": 1e3 * (link.alpha + link.beta * 4 * size)}
@@ -219,7 +245,8 @@ def ratios_of(frame: pd.DataFrame) -> pd.DataFrame:
         ms = at.set_index(["averaging", "elements"])["ms"]
         for size in [s for s in sorted(at["elements"].dropna().unique()) if s >= 100_000]:
             one_peer, where = ms["one-peer exponential", size], f"{n} ranks, {int(size):,} elements"
-            rows.append((f"{where}: step / bare call", one_peer / ms[BARE, size], "<= 1.05"))
+            ratio = ms[STEP, size] / ms[BARE, size]
+            rows.append((f"{where}: step / bare call", ratio, "<= 1.05"))
             wire = at.set_index(["averaging", "elements"])["wire_ms"]
             if size >= 1_000_000 and wire.notna().any():
                 limit = wire["one-peer exponential", size]
@@ -300,7 +327,7 @@ def main() -> int:
     )
     parser.add_argument("--ranks", type=int, nargs="+", default=None, help="default: 2 4 8")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--testbed", metavar="RATE", help="on virtual hosts with links of RATE")
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)

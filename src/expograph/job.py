@@ -92,7 +92,7 @@ class Job:
         self.limit = time_limit()
         self._plain = (JobError, *plain)
         self._waiting: tuple[str, float] | None = None
-        self._doing = "start-up"
+        self._doing: tuple[object, ...] = ("start-up",)
         self._said: list[Any] = []
         with _start_watch(self.limit):
             self._mpi = _initialise()
@@ -125,8 +125,8 @@ class Job:
         yield
         self._waiting = None
 
-    def doing(self, what: str) -> None:
-        """Note what this rank is at, for the roll call of the others."""
+    def doing(self, *what: object) -> None:
+        """Note what this rank is at, words and numbers, for the roll call."""
         self._doing = what
 
     def exchange(self, value: Value, what: str) -> list[Value]:
@@ -224,8 +224,11 @@ class Job:
             message.recv(status)
             callers.add(status.source)
             what = self._waiting[0] if self._waiting else None
-            self._say((what, self._doing), status.source, _ANSWER)
+            self._say((what, self._at()), status.source, _ANSWER)
         return callers
+
+    def _at(self) -> str:
+        return " ".join(map(str, self._doing))
 
     def _say(self, message: Any, rank: int, tag: int) -> None:
         words = pickle.dumps(message)  # kept as long as it is on its way
@@ -255,13 +258,11 @@ class Job:
         elif busy:
             missing = ", ".join(f"{self.who(r)} is still at {answers[r][1]}" for r in busy)
         else:
-            missing = "all ranks wait: " + ", ".join(
-                f"{self.who(r)} for {answers[r][0]}" for r in sorted(answers)
+            missing = "all wait: " + ", ".join(
+                f"{self.who(r)} for {answers[r][0]} at {answers[r][1]}" for r in sorted(answers)
             )
-        self.abort(
-            f"{self.who(self.rank)} has waited {self.limit:.0f} s for {what}; {missing} "
-            f"({LIMIT} sets the limit)"
-        )
+        own = f"{self.who(self.rank)} has waited {self.limit:.0f} s for {what} at {self._at()}"
+        self.abort(f"{own}; {missing} ({LIMIT} sets the limit)")
 
 
 _CALL, _ANSWER = 1, 2  # message tags of the roll call

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 
 class Mean(NamedTuple):
@@ -30,8 +30,9 @@ def mean_interval(values: np.ndarray, confidence: float = 0.95) -> Mean:
     values = np.asarray(values, dtype=float)
     if len(values) < 2:
         return Mean(float(values.mean()), None, len(values))
-    quantile = stats.t.ppf((1 + confidence) / 2, df=len(values) - 1)
-    return Mean(float(values.mean()), float(quantile * stats.sem(values)), len(values))
+    quantile = stdtrit(len(values) - 1, (1 + confidence) / 2)  # of Student's t
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    return Mean(float(values.mean()), float(quantile * error), len(values))
 
 
 class Transient(NamedTuple):

@@ -60,24 +60,34 @@ class Ranked:
             raise JobError(f"{topology.n} nodes need {topology.n} ranks, the job has {job.size}")
         self.topology, self.job = topology, job
         self.n, self.ranks, self.root = topology.n, range(job.rank, job.rank + 1), job.rank == 0
-        self.sent = torch.zeros(1, dtype=torch.int64)
+        self._sent = 0
         self.part = lru_cache(maxsize=topology.period or 4)(self._part)
+        self._mix = lru_cache(maxsize=topology.period or 4)(self._make_mix)
         check_schedule(self)
 
     def mixer(self, k: int) -> Mix:
-        part = self.part(k % self.topology.period if self.topology.period else k)
-        what = f"the averaging of step {k}"
-        self.job.doing(f"step {k}")
+        self.job.doing("step", k)
+        return self._mix(k % self.topology.period if self.topology.period else k)
+
+    def _make_mix(self, k: int) -> Mix:
+        part = self.part(k)
 
         def start(*arrays: Tensor) -> Callable[[], Mixed]:
-            wire, home = _pack(arrays), arrays[0].device
-            self.sent += round(part.messages * wire.numel() * wire.element_size())
-            if not self.reads_gpu:
-                wire = wire.cpu()
-            wait = self._average(part, wire, what) if self.n > 1 else lambda: wire
-            return lambda: _unpack(wait().to(home), arrays)
+            wire = _pack(arrays)
+            self._sent += round(part.messages * wire.nbytes)
+            if self.n == 1:
+                return lambda: _unpack(wire, arrays)
+            if wire.is_cuda and not self.reads_gpu:
+                wait = self._average(part, wire.cpu(), "the averaging")
+                return lambda: _unpack(wait().to(wire.device), arrays)
+            wait = self._average(part, wire, "the averaging")
+            return lambda: _unpack(wait(), arrays)
 
         return Mix(start)
+
+    @property
+    def sent(self) -> Tensor:
+        return torch.tensor([self._sent])
 
     @property
     def transport(self) -> str:
