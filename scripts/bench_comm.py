@@ -4,10 +4,10 @@
     python scripts/bench_comm.py --testbed 1gbit     # 4 hosts of a virtual cluster (root)
 
 Every rank averages a float32 vector. A contender's time in a round is that of its slowest rank;
-rounds interleave the contenders in random order, the median is reported; Horovod, whose thread
-never rests, comes after the others. alpha and beta are fitted to plain
-messages (every rank to the next) measured in the same rounds; the predictions use nothing else.
-Writes results/bench_comm/<where>/: table.md, table.csv, ratios.md, figure.png and .svg.
+rounds interleave the contenders in random order, five calls each in a row; the median is
+reported. Horovod, whose thread never rests, comes after the others. alpha and beta are fitted to
+plain messages (every rank to the next) measured in the same rounds; the predictions use nothing
+else. Writes results/bench_comm/<where>/: table.md, table.csv, figure.png and figure.svg.
 """
 
 import argparse
@@ -42,6 +42,7 @@ CONTENDERS = {  # label: engine and topology
 }
 MESSAGE = "one message"  # every rank to the next: what alpha and beta are fitted to
 STEP, BARE = "step", "bare neighbor_allreduce"  # by the engine; by hand; the one-peer graph
+VISIT = 5  # calls of one contender in a row
 FLAT, EACH, EACH_QUEUED = "one flat call", "a call a tensor", "a call a tensor, all queued"
 
 
@@ -71,7 +72,7 @@ def averaging(job: Job, size: int, libraries: set[str]) -> dict[str, Callable[[i
     for label, (name, topology) in CONTENDERS.items():
         if name in libraries:
             engine = engines.build(name, build(topology, job.size), job)
-            timed[label] = lambda k, engine=engine: engine.mixer(k)(x.clone())
+            timed[label] = lambda k, engine=engine: engine.mixer(k)(x)
     return timed
 
 
@@ -97,7 +98,7 @@ def step_and_bare(job: Job, size: int) -> dict[str, Callable[[int], object]]:
     """What an engine's averaging adds to BlueFog's call of the same bytes, and nothing between."""
     x = torch.randn(1, size)
     engine = engines.build("bluefog", build("one_peer_exponential", job.size), job)
-    return {STEP: lambda k: engine.mixer(k)(x.clone()), BARE: bare(job, x)}
+    return {STEP: lambda k: engine.mixer(k)(x), BARE: bare(job, x)}
 
 
 def bare(job: Job, x: torch.Tensor) -> Callable[[int], object]:
@@ -116,9 +117,8 @@ def bare(job: Job, x: torch.Tensor) -> Callable[[int], object]:
     ]
 
     def call(k: int) -> torch.Tensor:
-        own = x[0].clone()
         handle = bf.neighbor_allreduce_nonblocking(
-            own, **arguments[k % len(arguments)], name="bare"
+            x[0], **arguments[k % len(arguments)], name="bare"
         )
         while not bf.poll(handle):
             time.sleep(20e-6)
@@ -156,26 +156,31 @@ def per_tensor(job: Job) -> dict[str, Callable[[int], object]]:
             finish(handle)
 
     return {
-        FLAT: lambda k: engine.mixer(k)(flat.clone()),
+        FLAT: lambda k: engine.mixer(k)(flat),
         EACH: lambda k: [finish(start(k, i)) for i in range(len(tensors))],
         EACH_QUEUED: queued,
     }
 
 
 def time_rounds(job: Job, timed: dict[str, Callable], rounds: int) -> dict[str, float]:
-    """Median over interleaved rounds of the slowest rank's seconds, after two warm-up rounds."""
+    """Median seconds of the slowest rank, over rounds in which each contender has a turn.
+
+    A turn is VISIT calls in a row, of which the first is not counted: the network's queues and
+    windows are then those that the contender itself leaves, as in training.
+    """
     seconds: dict[str, list[float]] = {label: [] for label in timed}
     labels = list(timed)
     shuffled = np.random.default_rng(0)  # the same order on every rank
-    for k in range(rounds + 2):
+    for turn in range(-(-rounds // (VISIT - 1)) + 1):
         for label in shuffled.permutation(labels).tolist():
-            job.wait(job.comm.Ibarrier().Test, "a round")
-            start = time.perf_counter()
-            timed[label](k)
-            own = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
-            slowest = float(job.gather(own, "a round").max())
-            if k >= 2:
-                seconds[label].append(slowest)
+            for k in range(VISIT):
+                job.wait(job.comm.Ibarrier().Test, "a round")
+                start = time.perf_counter()
+                timed[label](turn * VISIT + k)
+                own = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
+                slowest = float(job.gather(own, "a round").max())
+                if turn and k:  # the first turn warms up
+                    seconds[label].append(slowest)
     return {label: float(np.median(values)) for label, values in seconds.items()}
 
 

@@ -28,8 +28,12 @@ from torch import Tensor
 LIMIT = "EXPOGRAPH_TIMEOUT"  # environment: seconds a rank may wait for the others
 DEFAULT_LIMIT = 300.0
 POLL = 20e-6  # seconds between two looks at a request: blocking would hold the interpreter
+LATE = 0.01  # of the time waited so far, the looks grow rarer: cores are for those who compute
 GRACE = 5.0  # seconds that a roll call waits for answers
 MISTAKE, INTERRUPTED = 2, 130  # exit statuses
+# Open MPI's put protocol over TCP sends or receives when two ranks exchange long messages, never
+# both at once (measured: twice the wire time); its send protocol does both.
+FULL_DUPLEX = {"btl_tcp_flags": "send,inplace", "btl_tcp_max_send_size": str(2**20)}
 
 Value = TypeVar("Value")
 
@@ -113,9 +117,10 @@ class Job:
         """Return when `done()` says so; `what` is what the roll call will name."""
         if done():
             return
-        self._waiting = what, time.monotonic()
+        start = time.monotonic()
+        self._waiting = what, start
         while not done():
-            time.sleep(POLL)
+            time.sleep(POLL + LATE * (time.monotonic() - start))
         self._waiting = None
 
     @contextmanager
@@ -277,6 +282,8 @@ def _initialise() -> Any:
     cores = len(os.sched_getaffinity(0))
     if int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1")) > cores:
         os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+    for name, value in FULL_DUPLEX.items():
+        os.environ.setdefault(f"OMPI_MCA_{name}", value)
     try:
         import mpi4py
 

@@ -55,6 +55,10 @@ def _bluefog(job: Job):
     if not _started:
         with job.waiting("BlueFog's start-up"):
             bf.init()
+        # the ranks call in the same order, so that BlueFog's rank 0 need not ask before each call
+        job.exchange(None, "BlueFog's start-up")
+        bf.set_skip_negotiate_stage(True)
+        job.exchange(None, "BlueFog's start-up")
         _started.append(True)
     return bf
 
