@@ -318,11 +318,14 @@ def draw(frame: pd.DataFrame, where: str, folder: Path) -> None:
             axis.plot(rows["elements"], rows["predicted_ms"], "x", ms=5, color=colour)
         rows = at[at["averaging"] == "one-peer exponential"]
         if rows["wire_ms"].notna().any():
-            axis.plot(rows["elements"], rows["wire_ms"], "--", color="#d55e00", lw=1, label="wire")
+            axis.plot(rows["elements"], rows["wire_ms"], "--", color="#777777", lw=1, label="wire")
         axis.plot([], [], "xk", ms=5, label="predicted")
-        axis.set(title=f"{n} ranks, {where}", xlabel="float32 elements", ylabel="ms a step")
+        place = where.split(", ")[-1]  # what matters of it in a narrow panel
+        axis.set(title=f"{n} ranks, {place}", xlabel="float32 elements", ylabel="ms a step")
         axis.set(xscale="log", yscale="log")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    columns = min(7, 3 * len(ranks))
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
     figures.save(figure, folder / "figure")
 
 

@@ -25,7 +25,7 @@ class Messages(Ranked):
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
         comm = self.job.comm
-        if part.exact:
+        if part.exact and self.n > 2:  # two ranks exchange their rows and are done
             request = comm.Iallreduce(IN_PLACE, wire.numpy())
 
             def reduced() -> Tensor:

@@ -54,6 +54,8 @@ def _notes(experiment: Experiment, summary: pd.DataFrame, published: tables.Publ
         f"From `{experiment.path}`: {len(summary)} runs, {seeds} seeds. ± is the half-width "
         "of the 95 % Student-t interval over seeds."
     ]
+    if engines := {run.engine for run in experiment.runs} - {"embedded"}:
+        lines.append(f"Engine: {', '.join(sorted(engines))}, one MPI rank a node.")
     lines += experiment.table.notes
     if published.source:
         lines.append(
