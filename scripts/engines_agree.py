@@ -29,26 +29,23 @@ from expograph.train import train
 STEPS, QUICK_STEPS = 100, 20
 QUICK = "random_match"  # what --quick trains with every algorithm
 TOLERANCE = 1e-5
-PROBLEM = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 8}
+PROBLEM = {"kind": "classification", "dataset": "digits", "batch_size": 8, "partition": "label"}
 
 
-def combinations(n: int, seed: int, quick: bool = False) -> list[Run]:
-    """A run of every algorithm on every topology that it is defined for.
-
-    A small step size: ReLUs that flip would multiply the engines' different roundings.
-    """
+def combinations(n: int, seed: int, model: str, quick: bool = False) -> list[Run]:
+    """A run of every algorithm on every topology that it is defined for."""
     runs = []
     for name, algorithm in ALGORITHMS.items():
         for topology in ("fully_connected",) if algorithm.exact else TOPOLOGIES:
             if quick and topology != QUICK and name not in ("psgd", "dmsgd"):
                 continue
             values = {
-                "problem": {**PROBLEM, "partition": "label", "weight_decay": 1e-3},
+                "problem": {**PROBLEM, "model": model, "weight_decay": 1e-3},
                 "topology": topology,
                 "nodes": n,
                 "algorithm": name,
                 "steps": QUICK_STEPS if quick else STEPS,
-                "lr": 0.005,
+                "lr": 0.02,
                 "beta": 0.9 if algorithm.momentum else 0.0,
                 "seed": seed,
                 "record_every": STEPS,
@@ -63,12 +60,12 @@ def final_models(run: Run, engine: engines.Engine) -> torch.Tensor:
     return engine.gather(last.x)
 
 
-def worker(seed: int, quick: bool, out: Path) -> None:
+def worker(seed: int, model: str, quick: bool, out: Path) -> None:
     """One rank of the comparison; rank 0 writes a line a combination and engine."""
     torch.set_num_threads(1)
     rows = []
     with Job() as job:
-        for run in combinations(job.size, seed, quick):
+        for run in combinations(job.size, seed, model, quick):
             topology = build(run.topology, job.size, seed)
             models = {}
             names = [name for name in engines.ENGINES if name != "horovod" or is_exact(run)]
@@ -92,7 +89,7 @@ def is_exact(run: Run) -> bool:
     return run.topology == "fully_connected"
 
 
-def write(found: pd.DataFrame, folder: Path, seed: int) -> None:
+def write(found: pd.DataFrame, folder: Path, seed: int, model: str) -> None:
     """agree.csv, all combinations; agree.md, the worst over the topologies."""
     folder.mkdir(parents=True, exist_ok=True)
     results.replace_text(folder / "agree.csv", found.to_csv(index=False))
@@ -105,8 +102,9 @@ def write(found: pd.DataFrame, folder: Path, seed: int) -> None:
     text = (
         "# The engines agree\n\n"
         f"Largest |x - x_embedded| / |x_embedded| over the workers and the "
-        f"{found['topology'].nunique()} topologies after {STEPS} steps of an MLP (float32) on "
-        f"digits sorted by label, seed {seed}; {len(found)} comparisons, tolerance {TOLERANCE:g}. "
+        f"{found['topology'].nunique()} topologies after {STEPS} steps of the {model} model "
+        f"(float32) on digits sorted by label, seed {seed}; {len(found)} comparisons, tolerance "
+        f"{TOLERANCE:g}. "
         "Horovod averages exactly: fully_connected only. Every combination is in agree.csv.\n\n"
         f"{table.to_markdown(index=False, disable_numparse=True)}\n\n"
         f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}; "
@@ -120,21 +118,27 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 6, 8])
+    parser.add_argument(
+        "--model",
+        default="linear",
+        help="default: linear; in a network ReLUs that flip multiply the engines' roundings",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
     parser.add_argument("--quick", action="store_true", help="fewer combinations and steps")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        worker(arguments.seed, arguments.quick, arguments.worker)
+        worker(arguments.seed, arguments.model, arguments.quick, arguments.worker)
         return 0
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for n in arguments.ranks:
             out = Path(folder, f"{n}.csv")
             command = ["bfrun", "-np", str(n), sys.executable, __file__, "--worker", str(out)]
-            command += ["--seed", str(arguments.seed), *(["--quick"] if arguments.quick else [])]
-            count = len(combinations(n, 0, arguments.quick))
+            command += ["--seed", str(arguments.seed), "--model", arguments.model]
+            command += [*(["--quick"] if arguments.quick else [])]
+            count = len(combinations(n, 0, arguments.model, arguments.quick))
             print(f"{n} ranks: {count} combinations ...", flush=True)
             status = subprocess.run(command).returncode
             if status:
@@ -143,7 +147,7 @@ def main() -> int:
             print(f"{n} ranks: worst difference {found[-1]['difference'].max():.1e}", flush=True)
     every = pd.concat(found, ignore_index=True)
     if not arguments.quick:
-        write(every, arguments.results / "engines", arguments.seed)
+        write(every, arguments.results / "engines", arguments.seed, arguments.model)
     return int(every["difference"].max() > TOLERANCE)
 
 
