@@ -34,7 +34,8 @@ $(READY): requirements.txt pyproject.toml
 data: $(READY) ## fetch Fashion-MNIST into data/ unless the machine has it
 	@$(RUN) scripts/fetch_data.py fashion_mnist
 
-cluster-env: $(CLUSTER) ## add Open MPI, mpi4py, BlueFog and Horovod (compiles for some minutes)
+cluster-env: $(READY) ## add Open MPI, mpi4py, BlueFog and Horovod (compiles for some minutes)
+	@$(RUN) scripts/cluster_env/install.py
 
 $(CLUSTER): $(READY) requirements-cluster.txt scripts/cluster_env/install.py
 	@$(RUN) scripts/cluster_env/install.py

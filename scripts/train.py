@@ -94,9 +94,9 @@ def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console)
         device_count = torch.cuda.device_count()
         if device_count:
             torch.cuda.set_device(job.local_rank % device_count)
-        threads = int(os.environ.get("OMP_NUM_THREADS", 0)) or max(
-            1, len(os.sched_getaffinity(0)) // job.local_size
-        )
+        asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]  # a list is one a level
+        fitting = max(1, len(os.sched_getaffinity(0)) // job.local_size)
+        threads = int(asked) if asked.isdecimal() and int(asked) else fitting
         torch.set_num_threads(threads)
         keep_freed_memory()
         hosts = len(set(job.hosts))

@@ -6,10 +6,15 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from expograph import doctor
 
 STYLES = {"ok": "green", "note": "yellow", "missing": "red", "broken": "bold red"}
+EXAMPLES = """examples:
+  expograph doctor                                what each engine needs, and its cure
+  expograph doctor --ranks 8 --engine bluefog     exit status 0 if BlueFog can run
+"""
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
@@ -19,15 +24,14 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(3):
         table.add_column(overflow="fold")
-    for what, state, found, cure in findings:
-        table.add_row(what, f"[{STYLES[state]}]{state}[/]", found)
+    for what, state, found, cure in findings:  # Text: brackets in a message are no markup
+        table.add_row(what, Text(state, STYLES[state]), Text(found))
         if cure:
-            table.add_row("", "", f"-> {cure}", style="bold")
+            table.add_row("", "", Text(f"-> {cure}", "bold"))
     console.print(table, highlight=False)
     verdicts = doctor.verdicts(findings)
-    console.print()
-    for engine, verdict in verdicts.items():
-        console.print(f"{engine}: {verdict}", highlight=False)
+    line = "; ".join(f"{engine}: {verdict}" for engine, verdict in verdicts.items())
+    console.print(f"\n{line}", highlight=False)
     return int(verdicts[arguments.engine] != "ready")
 
 
@@ -37,7 +41,6 @@ def doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", choices=engines, default="embedded", help="whose needs decide the exit status"
     )
-    parser.epilog = "example: expograph doctor --ranks 8 --engine bluefog"
 
 
 Command = tuple[Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
@@ -45,16 +48,18 @@ COMMANDS: dict[str, Command] = {"doctor": (run_doctor, doctor_options)}
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: need a whole number above 0")
     return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="expograph")
+    sys.stdout.reconfigure(errors="replace")  # a terminal without the compiler's letters
+    layout = {"epilog": EXAMPLES, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog="expograph", **layout)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, (run, add_options) in COMMANDS.items():
-        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, **layout)
         add_options(command)
         command.set_defaults(run=run)
     arguments = parser.parse_args(argv)
