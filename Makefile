@@ -59,7 +59,7 @@ figures: $(READY) ## draw the figures from the committed results; trains nothing
 
 test: $(READY) ## run the tests
 	@-$(RUN) scripts/fetch_data.py fashion_mnist  # without it the tests that need it are skipped
-	@$(RUN) -m pytest -n auto --dist loadgroup $(PYTEST)
+	@$(RUN) -m pytest -n auto --dist loadfile $(PYTEST)
 
 check: $(READY) ## lint and formatting
 	@$(VENV)/bin/ruff check src scripts tests

@@ -26,7 +26,7 @@ if missing and os.environ.get("EXPOGRAPH_CLUSTER") == "1":
     raise RuntimeError("EXPOGRAPH_CLUSTER=1, and there is no cluster environment")
 pytestmark = [
     pytest.mark.skipif(bool(missing), reason="no cluster environment: make cluster-env"),
-    pytest.mark.xdist_group("cluster"),  # one after the other: each takes all cores
+    pytest.mark.usefixtures("all_cores"),
 ]
 
 

@@ -12,7 +12,7 @@ from expograph import testbed
 from expograph.testbed import Unavailable, bytes_per_second
 
 needs = pytest.mark.skipif(bool(testbed.missing()), reason=f"needs {testbed.missing()}")
-pytestmark = pytest.mark.xdist_group("cluster")  # it shares cores and namespaces with those
+pytestmark = pytest.mark.usefixtures("all_cores")
 
 
 def network() -> tuple[str, str]:
