@@ -103,6 +103,7 @@ class Job:
             world = self._mpi.COMM_WORLD
             self.comm, self._roll = world.Dup(), world.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.hosts = ["a host not yet known"] * self.size
         self._over = threading.Event()
         self._watching = threading.Thread(target=self._watch, daemon=True)
         if self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE:
@@ -184,7 +185,8 @@ class Job:
         if error is None:
             self.wait(self.comm.Ibarrier().Test, "the end of the job")
             self._over.set()  # MPI comes down at exit, and takes no calls afterwards
-            self._watching.join()
+            if self._watching.is_alive():
+                self._watching.join()
         elif isinstance(error, KeyboardInterrupt):
             self._abort(INTERRUPTED)
         else:
