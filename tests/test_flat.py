@@ -67,7 +67,7 @@ def check(module, n, images, labels, tolerance):
     assert not any(t.requires_grad for t in (losses, gradients, new_buffers))
 
     for i, one in enumerate(modules):
-        logits = model.logits(x[i], new_buffers[i], images[i])
+        logits = model.predict(x[i], new_buffers[i], images[i])
         with torch.no_grad():
             assert_relative(logits, one.eval()(images[i]), 10 * tolerance)
     assert all(map(torch.equal, arguments, before))
@@ -172,8 +172,6 @@ class Counting(nn.Linear):
 @pytest.mark.parametrize(
     "module, message",
     [
-        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), "^1 is Dropout with p = 0.1"),
-        (nn.Sequential(torchvision.ops.StochasticDepth(0.2, "row")), "^0 is StochasticDepth"),
         (nn.Sequential(Counting()), "^0.steps is of torch.int64"),
         (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()), "^1.weight is of .*float64"),
         (nn.Sequential(nn.BatchNorm2d(2, momentum=None)), "^0 has momentum None"),
@@ -185,5 +183,50 @@ def test_modules_that_do_not_fit_are_refused(module, message):
         FlatModel(module)
 
 
-def test_inactive_dropout_is_fine():
-    FlatModel(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0)))
+@pytest.mark.parametrize(
+    "layer, random",
+    [
+        (nn.Dropout(0.5), True),
+        (torchvision.ops.StochasticDepth(0.5, "row"), True),
+        (nn.Dropout(0.0), False),
+    ],
+)
+def test_draws_come_from_the_seeds_alone(layer, random):
+    torch.manual_seed(0)
+    model = FlatModel(nn.Sequential(nn.Linear(6, 40), layer, nn.Linear(40, 3)))
+    assert model.random == random
+    x, buffers = (v.repeat(3, 1) for v in model.initial())
+    images, labels = torch.randn(1, 5, 6).repeat(3, 1, 1), torch.randint(3, (1, 5)).repeat(3, 1)
+    state = torch.random.get_rng_state()
+    losses, gradients, _ = model.loss_and_gradient(x, buffers, images, labels, [1, 2, 1])
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.equal(gradients[0], gradients[2]) and losses[0] == losses[2]
+    assert torch.equal(gradients[0], gradients[1]) != random
+    # a rank that holds one worker sees what the row of all saw
+    alone = model.loss_and_gradient(x[1:2], buffers[1:2], images[1:2], labels[1:2], [2])
+    assert torch.allclose(alone[1][0], gradients[1])
+
+
+def test_frozen_parameters_are_constants():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+    module[0].requires_grad_(False)
+    model = FlatModel(module)
+    assert model.dim == 15 and [name for name, _ in model.shapes] == ["1.weight", "1.bias"]
+    x, buffers = (v.repeat(2, 1) for v in model.initial())
+    images, labels = torch.randn(2, 5, 6), torch.randint(3, (2, 5))
+    _, gradients, _ = model.loss_and_gradient(x, buffers, images, labels)
+    F.cross_entropy(module(images[1]), labels[1]).backward()
+    torch.testing.assert_close(gradients[1], flat(p.grad for p in module[1].parameters()))
+
+
+def test_any_loss_of_one_worker():
+    torch.manual_seed(0)
+    module = nn.Linear(3, 2)
+    model = FlatModel(module)
+    images = torch.randn(4, 3)
+    loss, gradient, _ = model.of_one(*model.initial(), lambda net: net(images).square().sum())
+    wanted = module(images).square().sum()
+    wanted.backward()
+    torch.testing.assert_close(loss, wanted.detach())
+    torch.testing.assert_close(gradient, flat(p.grad for p in module.parameters()))

@@ -1,11 +1,15 @@
 """Any `nn.Module` seen as functions of one flat parameter vector and one flat buffer vector.
 
 Decentralized SGD acts on vectors: n workers are the rows of an (n, d) tensor, and mixing them is
-a matrix product. `FlatModel` is the seam between that view and a network. All n gradients come
-from one pass: `torch.func.vmap` runs the module once over the stacked workers.
+a matrix product. `FlatModel` is the seam between that view and a network. All n gradients of a
+classifier come from one pass: `torch.func.vmap` runs the module once over the stacked workers.
+Networks that draw random numbers, or whose path depends on the data, run a worker at a time.
 """
 
 import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +19,13 @@ from torch.nn.modules.dropout import _DropoutNd
 
 
 class FlatModel:
-    """A classification network as functions of flat vectors.
+    """A network as functions of flat vectors.
+
+    Parameters that do not require a gradient are constants, no part of the vector.
 
     Attributes:
-        dim: number of parameters, d.
+        dim: number of trained parameters, d.
+        random: whether a pass draws from torch's generator (dropout, stochastic depth).
         num_buffers: number of floating-point buffer values, b: batch-norm statistics, or 0.
         shapes: (name, shape) of every parameter, in the order of the flat vector.
         matrix_mask: (d,) bool, True where the parameter has more than one axis. Weight decay is
@@ -33,23 +40,19 @@ class FlatModel:
         Raises:
             ValueError: if the module has no parameters; if parameters and buffers are not of one
                 floating-point type (the name is given); if a norm averages over all its past
-                (momentum None); if it has active dropout or stochastic depth, whose draws would
-                have to be addressed per worker.
+                (momentum None).
         """
         module = copy.deepcopy(module)
+        self.random = False
         for name, part in module.named_modules():
             # torchvision's by name: importing torchvision takes every rank two seconds
             depth = type(part).__name__ == "StochasticDepth"
-            if (depth or isinstance(part, _DropoutNd)) and part.p > 0:
-                raise ValueError(
-                    f"{name or 'the module'} is {type(part).__name__} with p = {part.p}; "
-                    "random layers are not supported, set p = 0"
-                )
+            self.random |= (depth or isinstance(part, _DropoutNd)) and part.p > 0
             if getattr(part, "num_batches_tracked", None) is not None:
                 if part.momentum is None:
                     raise ValueError(f"{name or 'the module'} has momentum None, need a number")
                 part.num_batches_tracked = None
-        parameters = dict(module.named_parameters())
+        parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
         buffers = dict(module.named_buffers())
         if not parameters:
             raise ValueError(f"{type(module).__name__} has no parameters")
@@ -71,12 +74,18 @@ class FlatModel:
 
     def initial(self) -> tuple[Tensor, Tensor]:
         """The module's own initial parameters (d,) and buffers (b,), as copies."""
-        parameters = [value.detach().flatten() for value in self._module.parameters()]
+        trained = (value for value in self._module.parameters() if value.requires_grad)
+        parameters = [value.detach().flatten() for value in trained]
         buffers = [value.detach().flatten() for value in self._module.buffers()]
         return torch.cat(parameters), torch.cat([parameters[0][:0], *buffers])
 
     def loss_and_gradient(
-        self, x: Tensor, buffers: Tensor, images: Tensor, labels: Tensor
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        seeds: Sequence[int] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Every worker's loss and gradient on its own batch, in training mode.
 
@@ -87,10 +96,25 @@ class FlatModel:
             buffers: (n, b) buffers.
             images: (n, B, ...) batches, as the module takes them.
             labels: (n, B) integers.
+            seeds: n integers, from which the draws of a `random` network are made.
         Returns:
             losses (n,), gradients (n, d) and the new buffers (n, b). The arguments are not
             modified.
         """
+        if self.random or len(x) == 1:
+            losses, gradients, new = zip(
+                *(
+                    self.of_one(
+                        x[i],
+                        buffers[i],
+                        lambda net, i=i: F.cross_entropy(net(images[i]), labels[i]),
+                        seeds[i] if self.random else None,
+                    )
+                    for i in range(len(x))
+                ),
+                strict=True,
+            )
+            return torch.stack(losses), torch.stack(gradients), torch.stack(new)
         self._module.train()
         # One leaf, the flat tensor, of which parameters are views: autograd writes the flat
         # gradient itself. vmap outside autograd measures about a tenth faster than vmap(grad).
@@ -106,18 +130,46 @@ class FlatModel:
         flat = [value.detach().flatten(1) for value in new_buffers.values()]
         return losses.detach(), gradients, torch.cat([buffers[:, :0], *flat], dim=1)
 
-    @torch.no_grad()
-    def logits(self, x: Tensor, buffers: Tensor, images: Tensor) -> Tensor:
-        """One worker's logits (B, classes) in evaluation mode.
+    def of_one(
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        loss: Callable[[Callable[..., Any]], Tensor],
+        seed: int | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One worker's loss, gradient (d,) and new buffers (b,), in training mode.
 
         Args:
             x: (d,) parameters.
             buffers: (b,) buffers.
-            images: (B, ...); memory grows with B, so large sets go in by batches.
+            loss: given the network as a function of its inputs, the scalar to be minimised.
+            seed: of all that the pass draws from torch's generators, which stay as they were.
+        """
+        self._module.train()
+        x = x.detach().requires_grad_()
+        new = {name: value.clone() for name, value in self._buffer_views(buffers).items()}
+
+        def network(*inputs: Any) -> Any:
+            return functional_call(self._module, self._views(x) | new, inputs)
+
+        with torch.enable_grad(), _seeded(seed, x.device):
+            value = loss(network)
+            (gradient,) = torch.autograd.grad(value, x)
+        flat = [v.detach().flatten() for v in new.values()]
+        return value.detach(), gradient, torch.cat([buffers[:0], *flat])
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, buffers: Tensor, *inputs: Any) -> Any:
+        """What one worker's network makes of its inputs in evaluation mode, as (B, classes) logits.
+
+        Args:
+            x: (d,) parameters.
+            buffers: (b,) buffers.
+            inputs: as the module takes them; memory grows with them, so large sets go in batches.
         """
         self._module.eval()
         state = self._views(x) | self._buffer_views(buffers)
-        return functional_call(self._module, state, (images,))
+        return functional_call(self._module, state, inputs)
 
     def _forward(
         self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor
@@ -133,6 +185,17 @@ class FlatModel:
     def _buffer_views(self, buffers: Tensor) -> dict[str, Tensor]:
         """Buffers by name as views of the last axis of (..., b)."""
         return _split(buffers, self._buffer_sizes, self._buffer_shapes)
+
+
+@contextmanager
+def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
+    """Torch's generators start from `seed` and are put back afterwards; None leaves them alone."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def _split(

@@ -113,7 +113,7 @@ class ImageClassification:
             labels = torch.from_numpy(self.dataset.test_labels[chunk]).to(self.device)
             images = self._normalised(images)
             for i, model in enumerate(zip(x, buffers, strict=True)):
-                logits = self.model.logits(*model, images)
+                logits = self.model.predict(*model, images)
                 correct[i] += int((logits.argmax(dim=1) == labels).sum())
                 loss[i] += float(cross_entropy(logits.double(), labels, reduction="sum"))
         return (100 * correct / n).tolist(), (loss / n).tolist()
