@@ -39,8 +39,8 @@ def test_minimiser_equals_scipy(kind, heterogeneity):
     np.testing.assert_allclose(problem.minimiser.numpy(), found.x, atol=1e-5)
     assert problem.minimum == pytest.approx(found.fun, abs=1e-9)
     x, none = problem.minimiser.repeat(4, 1), torch.empty(4, 0)
-    measured = problem.measure(x, none, True)
-    at_minimum = problem.evaluate(x.mean(dim=0), none[0], measured, True)
+    measured = problem.measure(x, none, x.mean(dim=0), none[0], True)
+    at_minimum = problem.evaluate(x.mean(dim=0), measured, True)
     assert all(v == pytest.approx(0, abs=1e-12) for v in at_minimum.values())
 
 

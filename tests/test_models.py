@@ -7,6 +7,7 @@ from torch import nn
 from torch.func import vmap
 
 from expograph.models import (
+    BATCH_NORM,
     MODELS,
     BatchLast,
     BatchNorm,
@@ -214,8 +215,42 @@ def in_torch_layers(name, shape, classes):
     )
 
 
+SMALL = ("linear", "mlp", "cnn", "resnet8_bn", "resnet8_gn")
+
+
+@pytest.mark.parametrize(
+    "name, side, classes, millions",
+    [
+        ("resnet20", 32, 10, 0.27),  # as in He et al. 2016, table 6
+        ("resnet56", 32, 10, 0.85),
+        ("resnet50", 64, 1000, 25.6),
+        ("mobilenet_v2", 64, 1000, 3.5),
+        ("efficientnet_b0", 64, 1000, 5.3),
+    ],
+)
+def test_the_papers_networks_have_their_size(name, side, classes, millions):
+    network = build(name, (side, side, 3), classes).eval()
+    count = sum(p.numel() for p in network.parameters())
+    assert count / 1e6 == pytest.approx(millions, abs=0.05)
+    assert network(torch.randn(2, side, side, 3)).shape == (2, classes)
+    normalised = any(isinstance(m, nn.BatchNorm2d) for m in network.modules())
+    assert normalised == (name in BATCH_NORM)
+
+
+def test_resnet56_has_55_convolutions_and_shortcuts_without_parameters():
+    network = build("resnet56", (32, 32, 3), 10)
+    assert sum(isinstance(m, nn.Conv2d) for m in network.modules()) == 55
+    block = network.stages[9]  # the first of 32 channels
+    with torch.no_grad():  # a residual of zero leaves the shortcut
+        block.norm2.weight.zero_()
+        image = torch.rand(1, 16, 8, 8)
+        found = block(image)
+    assert torch.equal(found[:, 8:24], image[:, :, ::2, ::2])
+    assert not found[:, :8].any() and not found[:, 24:].any()
+
+
 @pytest.mark.parametrize("shape", [(28, 28, 1), (9, 10, 3)])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SMALL)
 def test_networks_equal_the_same_in_torch_layers(name, shape):
     ours, theirs = build(name, shape, 7).double(), in_torch_layers(name, shape, 7).double()
     images = torch.randn(6, *shape, dtype=torch.float64)

@@ -6,13 +6,16 @@
     topology = ["ring", "static_exponential"]
     seed = [0, 1, 2]
 
-Dotted keys ("problem.model") reach into the problem. Anything unknown, mistyped or impossible is
-one `ConfigError` line that names the file and the key, before anything runs.
+Dotted keys ("problem.model") reach into the problem. `epochs`, `warmup_epochs`, `decay_epochs`
+and `evaluate_epochs` are turned into steps: an epoch is every training image once, over all
+workers. Anything unknown, mistyped or impossible is one `ConfigError` line that names the file
+and the key, before anything runs.
 """
 
 import hashlib
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,9 +31,9 @@ from pydantic import (
 )
 
 from expograph.algorithms import ALGORITHMS
-from expograph.data import DATASETS
+from expograph.data import DATASETS, FOLDERS, SIZES
 from expograph.engines import ENGINES
-from expograph.models import MODELS
+from expograph.models import BATCH_NORM, MODELS
 from expograph.names import closest, known
 from expograph.partition import PARTITIONS
 from expograph.topology import TOPOLOGIES
@@ -115,6 +118,8 @@ class Classification(_Strict):
     batch_size: int = Field(32, ge=1, description="samples per worker per gradient")
     accumulation: int = Field(1, ge=1, description="gradients averaged per worker per step")
     weight_decay: float = Field(0.0, ge=0, description="on matrices only, not on biases or norms")
+    augment: Literal["none", "crop_flip", "resized_crop_flip"] = "none"
+    image_size: int | None = Field(None, ge=32, description="side, for data sets of any size: 224")
 
     @field_validator("dataset")
     @classmethod
@@ -135,8 +140,17 @@ class Classification(_Strict):
     def _alpha_with_dirichlet(self) -> "Classification":
         if (self.partition == "dirichlet") != (self.alpha is not None):
             raise ValueError("alpha goes with partition = 'dirichlet', and only with it")
-        if self.model.endswith("_bn") and self.batch_size < 2:
+        if self.model in BATCH_NORM and self.batch_size < 2:
             raise ValueError("batch norm needs a batch_size of at least 2")
+        return self
+
+    @model_validator(mode="after")
+    def _fitting_images(self) -> "Classification":
+        fitting = "resized_crop_flip" if self.dataset in FOLDERS else "crop_flip"
+        if self.augment not in ("none", fitting):
+            raise ValueError(f"augment for {self.dataset} is 'none' or {fitting!r}")
+        if self.image_size and self.dataset not in FOLDERS:
+            raise ValueError(f"image_size: the images of {self.dataset} have a size of their own")
         return self
 
 
@@ -294,7 +308,9 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
             spared = key == "topology" and value != "fully_connected"
             if not (spared and _averages_exactly(block, base)):
                 block.pop(key, None)
-        if isinstance(value, list) and key != "decay_steps":
+        for epochs in (e for e, steps in EPOCHS.items() if steps == key):
+            base.pop(epochs, None)
+        if isinstance(value, list) and key not in ("decay_steps", "decay_epochs"):
             blocks = [block if key in block else {**block, key: value} for block in blocks]
         else:
             base = _with(base, key, value)
@@ -307,10 +323,48 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
             resolved = base
             for key, value in zip(block, values, strict=True):
                 resolved = _with(resolved, key, value)
-            run = _checked(path, Run, resolved)
+            run = _checked(path, Run, _in_steps(path, resolved))
             runs.setdefault(run.key, run)
     _check_table(path, file, list(runs.values()))
     return Experiment(name=file.name, path=path, runs=list(runs.values()), table=file.table)
+
+
+EPOCHS = {"epochs": "steps", "warmup_epochs": "warmup_steps", "decay_epochs": "decay_steps"}
+
+
+def _in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """`values` of a run with what counts epochs turned into steps.
+
+    An epoch is N / (workers * batch_size * accumulation) steps, N the data set's training images.
+    """
+    given = {key: values[key] for key in (*EPOCHS, "evaluate_epochs") if key in values}
+    if not given:
+        return values
+    problem = values.get("problem")
+    problem = problem if isinstance(problem, dict) else {}
+    if problem.get("dataset") not in SIZES:
+        raise ConfigError(f"{path}: run.{next(iter(given))}: epochs are of {', '.join(SIZES)} only")
+    workers = [values.get("nodes"), values.get("local_size", 1)]
+    batch = [problem.get("batch_size", 32), problem.get("accumulation", 1)]
+    if not all(isinstance(v, int) and v > 0 for v in (*workers, *batch)):
+        return values  # what is wrong with them is said by their own keys
+    epoch = SIZES[problem["dataset"]] / math.prod((*workers, *batch))
+    rest = {key: value for key, value in values.items() if key not in given}
+    every = given.pop("evaluate_epochs", None)
+    for key, value in given.items():
+        numbers = value if isinstance(value, list) else [value]
+        if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers):
+            raise ConfigError(f"{path}: run.{key}: expected numbers of epochs, got {value!r}")
+        if EPOCHS[key] in rest:
+            raise ConfigError(f"{path}: run.{key}: give it or {EPOCHS[key]}, not both")
+        steps = [math.ceil(v * epoch) for v in numbers]
+        rest[EPOCHS[key]] = steps if isinstance(value, list) else steps[0]
+    if every is not None:
+        if not isinstance(every, int | float) or isinstance(every, bool) or every <= 0:
+            raise ConfigError(f"{path}: run.evaluate_epochs: expected a positive number")
+        record = rest.get("record_every", Run.model_fields["record_every"].default)
+        rest["evaluate_every"] = record * max(1, round(every * epoch / record))
+    return rest
 
 
 def _averages_exactly(block: dict[str, list[Any]], base: dict[str, Any]) -> bool:
@@ -406,7 +460,7 @@ def _suggestion(model: type[BaseModel], where: list[str], values: dict[str, Any]
     inner = kinds[kind].model_fields if isinstance(kind, str) and kind in kinds else {}
     allowed = list(model.model_fields)
     if model is Run:
-        allowed = [f"run.{name}" for name in Run.model_fields]
+        allowed = [f"run.{name}" for name in (*Run.model_fields, *EPOCHS, "evaluate_epochs")]
         allowed += [f"run.problem.{name}" for name in inner]
     elif where[0] == "table":
         allowed = [f"table.{name}" for name in Table.model_fields]

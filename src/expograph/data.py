@@ -7,6 +7,7 @@ uint8 as published; `scale`, `mean` and `std` say how to normalise them.
 
 import gzip
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -58,7 +59,39 @@ class Dataset:
     source: str
 
 
-def load(name: str, root: Path | str | None = None) -> Dataset:
+@dataclass(frozen=True)
+class Folder:
+    """Images that stay on disk until they are needed.
+
+    Attributes:
+        name: its key in `DATASETS`.
+        train: (path, label) of every training image, sorted by path; labels 0..num_classes-1.
+        test: the same of the test images.
+        num_classes: number of labels.
+        mean, std: per channel, of pixels in 0..1.
+        source: where it was found, in words.
+    """
+
+    name: str
+    train: list[tuple[str, int]]
+    test: list[tuple[str, int]]
+    num_classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+
+    @property
+    def train_labels(self) -> np.ndarray:
+        """(N,) int64."""
+        return np.array([label for _, label in self.train], dtype=np.int64)
+
+    @property
+    def test_labels(self) -> np.ndarray:
+        """(M,) int64."""
+        return np.array([label for _, label in self.test], dtype=np.int64)
+
+
+def load(name: str, root: Path | str | None = None) -> Dataset | Folder:
     """The data set called `name`, fetched into `root` first if it is nowhere to be found.
 
     Safe to call from many processes at once: one fetches, the others wait for it.
@@ -347,6 +380,9 @@ def cifar10(root: Path) -> Dataset:
 
     Read from root/cifar10 by torchvision, which checks every file's md5; downloaded if absent.
 
+    A folder with a file generated.json holds made-up images in CIFAR-10's format (`make dry-run`
+    writes them); that file maps theirs to their md5.
+
     Raises:
         DataUnavailable: if it is neither there nor to be downloaded.
     Ref: Krizhevsky 2009, Learning Multiple Layers of Features from Tiny Images.
@@ -354,11 +390,15 @@ def cifar10(root: Path) -> Dataset:
     from torchvision.datasets import CIFAR10  # lazily: importing torch takes seconds
 
     folder = root / "cifar10"
+    source = f"files in {folder / CIFAR10.base_folder}"
+    Reader = CIFAR10
+    if (folder / "generated.json").exists():
+        source = f"generated images in {folder / CIFAR10.base_folder}"
+        Reader = type("Generated", (CIFAR10,), json.loads((folder / "generated.json").read_text()))
 
     def read(download: bool) -> tuple[CIFAR10, CIFAR10]:
-        return CIFAR10(folder, train=True, download=download), CIFAR10(folder, train=False)
+        return Reader(folder, train=True, download=download), Reader(folder, train=False)
 
-    source = f"files in {folder / CIFAR10.base_folder}"
     try:
         train, test = read(download=False)
     except (RuntimeError, OSError):  # torchvision's word for absent or damaged
@@ -379,6 +419,41 @@ def cifar10(root: Path) -> Dataset:
         (test.data, np.array(test.targets)),
         scale=255.0,
         source=source,
+    )
+
+
+def imagenet(root: Path) -> Folder:
+    """ImageNet-1K: 1,281,167 + 50,000 color photographs, 1000 classes.
+
+    Read from root/imagenet/train/<class>/* and root/imagenet/val/<class>/*, the layout of every
+    ImageNet recipe. It cannot be fetched: its licence is between you and image-net.org.
+
+    Raises:
+        DataUnavailable: if the folders are not there or do not hold the same classes.
+    Ref: Russakovsky et al. 2015, arXiv:1409.0575.
+    """
+    from torchvision.datasets import ImageFolder
+
+    folder = root / "imagenet"
+    advice = (
+        f"ImageNet can't be had: it is expected as {folder}/train/<class>/*.JPEG and "
+        f"{folder}/val/<class>/*.JPEG (EXPOGRAPH_DATA sets another root than {root})"
+    )
+    try:
+        train, test = (ImageFolder(folder / part) for part in ("train", "val"))
+    except (OSError, RuntimeError) as error:
+        raise DataUnavailable(f"{advice}: {' '.join(str(error).split())}") from None
+    if train.classes != test.classes:
+        odd = sorted(set(train.classes) ^ set(test.classes))
+        raise DataUnavailable(f"{advice}: train and val differ in {len(odd)} classes, as {odd[0]}")
+    return Folder(
+        name="imagenet",
+        train=train.samples,
+        test=test.samples,
+        num_classes=len(train.classes),
+        mean=(0.485, 0.456, 0.406),  # of ImageNet's training pixels, as every recipe has them
+        std=(0.229, 0.224, 0.225),
+        source=f"files in {folder}",
     )
 
 
@@ -410,6 +485,13 @@ def _moments(pixels: np.ndarray) -> tuple[float, float]:
     return total / pixels.size, (squares * pixels.size - total**2) ** 0.5 / pixels.size
 
 
-DATASETS: dict[str, Callable[[Path], Dataset]] = {
-    loader.__name__: loader for loader in (fashion_mnist, digits, cifar10)
+DATASETS: dict[str, Callable[[Path], Dataset | Folder]] = {
+    loader.__name__: loader for loader in (fashion_mnist, digits, cifar10, imagenet)
+}
+FOLDERS = ("imagenet",)  # those that stay on disk, photographs of any size
+SIZES = {  # training images, for configs that count in epochs
+    "fashion_mnist": 60_000,
+    "digits": 1_438,
+    "cifar10": 50_000,
+    "imagenet": 1_281_167,
 }

@@ -6,7 +6,8 @@ numbers: `generator(seed, BATCHES, rank, epoch)` is the same generator wherever 
 
 import numpy as np
 
-INITIAL, PARTITION, BATCHES, NOISE, TOPOLOGY, PROBLEM = range(6)  # the streams
+# the streams; a new one goes to the end
+INITIAL, PARTITION, BATCHES, NOISE, TOPOLOGY, PROBLEM, AUGMENT, LAYERS = range(8)
 
 
 def generator(seed: int, stream: int, *address: int) -> np.random.Generator:

@@ -87,10 +87,10 @@ def train(
             values |= {"train_loss": float(engine.gather(losses).mean()), "lr": lr}
         final = step == run.steps
         if final or (run.evaluate_every and step % run.evaluate_every == 0):
-            measured = engine.gather(problem.measure(x, buffers, final))
             mean_buffers = engine.mean(buffers)
+            measured = engine.gather(problem.measure(x, buffers, mean, mean_buffers, final))
             if engine.root:
-                values |= problem.evaluate(mean, mean_buffers, measured, final)
+                values |= problem.evaluate(mean, measured, final)
         return Record(step, values, x)
 
     yield record(0, None)

@@ -23,13 +23,15 @@ class Problem(Protocol):
     def gradient(self, x: Tensor, buffers: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """Losses (R,), stochastic gradients (R, d) and new buffers (R, b) of step k at x (R, d)."""
 
-    def measure(self, x: Tensor, buffers: Tensor, final: bool) -> Tensor:
-        """What `evaluate` needs to know of each model held here, (R, q); `final` asks for more."""
+    def measure(
+        self, x: Tensor, buffers: Tensor, mean: Tensor, mean_buffers: Tensor, final: bool
+    ) -> Tensor:
+        """What `evaluate` needs to know, (R, q): of each model held here, and each rank's share
+        of the work that the averaged model (d,) with buffers (b,) makes. `final` asks for more.
+        """
 
-    def evaluate(
-        self, mean: Tensor, buffers: Tensor, measured: Tensor, final: bool
-    ) -> dict[str, float]:
-        """Metrics from the averaged model (d,), its buffers (b,) and all workers' measures (n, q).
+    def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
+        """Metrics from the averaged model (d,) and all workers' measures (n, q).
 
         In a job of many processes only rank 0 is asked.
         """

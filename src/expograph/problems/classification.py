@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from expograph import data, models
+from expograph import data, images, models
 from expograph.batches import Batches
 from expograph.config import Run
 from expograph.flat import FlatModel
 from expograph.partition import describe, partition
-from expograph.randomness import INITIAL, generator
+from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
 
-TEST_CHUNK = 1000  # test images a forward pass; any size gives the same counts
+TEST_CHUNK = 1000  # small test images a forward pass; any size gives the same counts
+TEST_PIXELS = 2**23  # at most so many pixels a forward pass
 
 
 class ImageClassification:
@@ -24,20 +25,22 @@ class ImageClassification:
     def __init__(self, run: Run, ranks: Sequence[int]) -> None:
         p = run.problem
         self.device, self.weight_decay = torch.device(run.device), p.weight_decay
-        self.accumulation = p.accumulation
+        self.accumulation, self.seed = p.accumulation, run.seed
+        self.ranks, self.workers = ranks, run.nodes
         self.dataset = _load(p.dataset)
+        self.augment = p.augment
+        self.images = images.build(self.dataset, self.device, p.augment, p.image_size)
         labels = self.dataset.train_labels
         self.shards = partition(p.partition, labels, run.nodes, run.seed, p.alpha)
         self.batches = Batches(self.shards, ranks, p.batch_size, run.seed)
         seed = int(generator(run.seed, INITIAL).integers(2**31))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            shape = self.dataset.train_images.shape[1:]
-            network = models.build(p.model, shape, self.dataset.num_classes)
+            network = models.build(p.model, self.images.shape, self.dataset.num_classes)
         self.model = FlatModel(network.to(self.device))
         self._decayed = self.weight_decay * self.model.matrix_mask.to(self.device, torch.float32)
-        self._images = torch.from_numpy(self.dataset.train_images).to(self.device)
         self._labels = torch.from_numpy(labels).to(self.device)
+        self._test_labels = torch.from_numpy(self.dataset.test_labels)
 
     def initial(self) -> tuple[Tensor, Tensor]:
         return self.model.initial()
@@ -55,33 +58,53 @@ class ImageClassification:
         return losses, gradients, buffers
 
     def _of_batch(self, x: Tensor, buffers: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        samples = torch.from_numpy(self.batches.at(batch)).to(self.device)  # (R, B)
-        images = self._normalised(self._images[samples])
-        return self.model.loss_and_gradient(x, buffers, images, self._labels[samples])
+        samples = self.batches.at(batch)  # (R, B)
+        batch_images = self.images.train(samples, self._draws(batch))
+        if self.images.reads_ahead:
+            self.images.expect(self.batches.at(batch + 1), self._draws(batch + 1))
+        labels = self._labels[torch.from_numpy(samples).to(self.device)]
+        seeds = None
+        if self.model.random:
+            draws = (generator(self.seed, LAYERS, rank, batch) for rank in self.ranks)
+            seeds = [int(rng.integers(2**63)) for rng in draws]
+        return self.model.loss_and_gradient(x, buffers, batch_images, labels, seeds)
 
-    def measure(self, x: Tensor, buffers: Tensor, final: bool) -> Tensor:
-        """(R, 1) test accuracy in per cent of each local model when final, else (R, 0)."""
+    def _draws(self, batch: int) -> list[np.random.Generator]:
+        if self.augment == "none":
+            return []
+        return [generator(self.seed, AUGMENT, rank, batch) for rank in self.ranks]
+
+    def measure(
+        self, x: Tensor, buffers: Tensor, mean: Tensor, mean_buffers: Tensor, final: bool
+    ) -> Tensor:
+        """(R, 2): correct answers and summed loss of the averaged model on this rank's share of
+        the test images. When final a third column: the local models' correct answers on all.
+        """
+        every = np.arange(len(self.dataset.test_labels))
+        shares = [every[rank :: self.workers] for rank in self.ranks]
+        parts = [self._test(mean, mean_buffers, share) for share in shares]
+        measured = torch.tensor(parts, dtype=torch.float64)
         if not final:
-            return torch.empty((len(x), 0), dtype=torch.float64)
-        accuracies, _ = self._test(x, buffers)
-        return torch.tensor(accuracies, dtype=torch.float64).unsqueeze(1)
+            return measured
+        local = [self._test(*model, every)[0] for model in zip(x, buffers, strict=True)]
+        return torch.cat([measured, torch.tensor(local, dtype=torch.float64)[:, None]], dim=1)
 
-    def evaluate(
-        self, mean: Tensor, buffers: Tensor, measured: Tensor, final: bool
-    ) -> dict[str, float]:
+    def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
         """Test accuracies in per cent, each test image counted once.
 
         accuracy_averaged: of the averaged model x_bar; its batch-norm statistics are the mean of
         the workers' running statistics. When final also, over the n local models with their own
         statistics: accuracy_worker_mean, accuracy_worker_worst, accuracy_worker_best.
         """
-        (accuracy,), (loss,) = self._test(mean.unsqueeze(0), buffers.unsqueeze(0))
-        metrics = {"accuracy_averaged": accuracy, "test_loss_averaged": loss}
+        size = len(self.dataset.test_labels)
+        correct, loss = measured[:, :2].sum(dim=0).tolist()
+        metrics = {"accuracy_averaged": 100 * correct / size, "test_loss_averaged": loss / size}
         if final:
+            local = 100 * measured[:, 2] / size
             metrics |= {
-                "accuracy_worker_mean": float(measured.mean()),
-                "accuracy_worker_worst": float(measured.min()),
-                "accuracy_worker_best": float(measured.max()),
+                "accuracy_worker_mean": float(local.mean()),
+                "accuracy_worker_worst": float(local.min()),
+                "accuracy_worker_best": float(local.max()),
             }
         return metrics
 
@@ -96,30 +119,21 @@ class ImageClassification:
             else "none",
         }
 
-    def _normalised(self, images: Tensor) -> Tensor:
-        """uint8 (..., H, W, C) -> float32 with mean 0 and standard deviation 1 per channel."""
-        d = self.dataset
-        mean = torch.tensor(d.mean, dtype=torch.float32, device=images.device)
-        std = torch.tensor(d.std, dtype=torch.float32, device=images.device)
-        return images.to(torch.float32).div_(d.scale).sub_(mean).div_(std)
-
-    def _test(self, x: Tensor, buffers: Tensor) -> tuple[list[float], list[float]]:
-        """Accuracies in per cent and mean cross-entropies of models x (m, d) on the test set."""
-        correct, loss = np.zeros(len(x), dtype=int), np.zeros(len(x))
-        n = len(self.dataset.test_labels)
-        for start in range(0, n, TEST_CHUNK):
-            chunk = slice(start, start + TEST_CHUNK)
-            images = torch.from_numpy(self.dataset.test_images[chunk]).to(self.device)
-            labels = torch.from_numpy(self.dataset.test_labels[chunk]).to(self.device)
-            images = self._normalised(images)
-            for i, model in enumerate(zip(x, buffers, strict=True)):
-                logits = self.model.predict(*model, images)
-                correct[i] += int((logits.argmax(dim=1) == labels).sum())
-                loss[i] += float(cross_entropy(logits.double(), labels, reduction="sum"))
-        return (100 * correct / n).tolist(), (loss / n).tolist()
+    def _test(self, x: Tensor, buffers: Tensor, samples: np.ndarray) -> tuple[int, float]:
+        """Correct answers and summed cross-entropy of one model (d,) on some test images."""
+        correct, loss = 0, 0.0
+        height, width, _ = self.images.shape
+        chunk = max(1, min(TEST_CHUNK, TEST_PIXELS // (height * width)))
+        for start in range(0, len(samples), chunk):
+            some = samples[start : start + chunk]
+            labels = self._test_labels[torch.from_numpy(some)].to(self.device)
+            logits = self.model.predict(x, buffers, self.images.test(some))
+            correct += int((logits.argmax(dim=1) == labels).sum())
+            loss += float(cross_entropy(logits.double(), labels, reduction="sum"))
+        return correct, loss
 
 
 @lru_cache(maxsize=2)
-def _load(name: str) -> data.Dataset:
+def _load(name: str) -> data.Dataset | data.Folder:
     """One copy of a data set for all runs of a process."""
     return data.load(name)

@@ -45,13 +45,13 @@ class Convex:
         losses, gradients = self._losses_and_gradients(x, *self.local)
         return losses, gradients + self._noise_at(k), buffers
 
-    def measure(self, x: Tensor, buffers: Tensor, final: bool) -> Tensor:
+    def measure(
+        self, x: Tensor, buffers: Tensor, mean: Tensor, mean_buffers: Tensor, final: bool
+    ) -> Tensor:
         """(R, 1) squared distance of each local model to the minimiser."""
         return (x - self.minimiser).square().sum(dim=1, keepdim=True)
 
-    def evaluate(
-        self, mean: Tensor, buffers: Tensor, measured: Tensor, final: bool
-    ) -> dict[str, float]:
+    def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
         """Squared distances to the minimiser x*, and how far f is above its minimum at x_bar.
 
         error_workers = 1/n sum_i |x_i - x*|^2, error_averaged = |x_bar - x*|^2.
