@@ -1,5 +1,6 @@
 """Configs: what is refused, with which line, and what a sweep resolves to."""
 
+import math
 import re
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def config(tmp_path):
         ("[run]", '[table]\ntitle = "t"\ncolumn = "nods"\n[run]', "did you mean 'nodes'?"),
         ("[run]", '[table]\ntitle = "t"\nrows = []\n[run]', "table.rows"),
         ("[run]", '[table]\ntitle = "t"\nmetrics = ["accuracy"]\n[run]', "unknown metric 'accuracy'"),
-        ("[run]", '[table]\ntitle = "t"\nkind = "theory"\n[run]', "needs problems with a known minimiser"),
+        ("[run]", '[table]\ntitle = "t"\nkind = "theory"\n[run]', "need problems with a known minimiser"),
         ("[run.problem]", "[[sweep]]\nsede = [1]\n[run.problem]", "run.sede: unknown key; did you mean run.seed?"),
     ],
 )  # fmt: skip
@@ -158,6 +159,60 @@ def test_committed_configs_load_with_at_least_three_seeds(path):
     experiment = load(path)
     assert experiment.name == path.stem
     assert len({run.seed for run in experiment.runs}) >= 3
+
+
+def test_epochs_become_steps(config):
+    text = BASE.replace('"digits"', '"cifar10"').replace("steps = 10\n", "EPOCHS\n")
+    epochs = "epochs = 90\nwarmup_epochs = 5\nevaluate_epochs = 2"
+    step = 'decay = "step"\ndecay_epochs = [30, 60.5]'
+    (run,) = load(config(text.replace("EPOCHS", f"{epochs}\n{step}"))).runs
+    epoch = 50_000 / (4 * 32)  # images over nodes and batch
+    assert (run.steps, run.warmup_steps) == (math.ceil(90 * epoch), math.ceil(5 * epoch))
+    assert run.decay_steps == [math.ceil(30 * epoch), math.ceil(60.5 * epoch)]
+    assert run.evaluate_every == 780 and run.record_every == 10  # 781.25, in tens
+    more = ["problem.accumulation=2", "local_size=8"]
+    (run,) = load(config(text.replace("EPOCHS", epochs)), more).runs
+    assert run.steps == math.ceil(90 * epoch / 16)
+    (run,) = load(config(text.replace("EPOCHS", "epochs = 90")), ["steps=7"]).runs
+    assert run.steps == 7
+
+
+@pytest.mark.parametrize(
+    "old, new, line",
+    [
+        ("steps = 10", "steps = 10\nepochs = 3", "run.epochs: give it or steps, not both"),
+        ("steps = 10", 'epochs = "3"', "run.epochs: expected numbers of epochs, got '3'"),
+        ("steps = 10", "epoch = 3", "run.epoch: unknown key; did you mean run.epochs?"),
+        ("steps = 10", "steps = 10\nevaluate_epochs = 0", "evaluate_epochs: expected a positive"),
+    ],
+)  # fmt: skip
+def test_bad_epochs_are_one_line(config, old, new, line):
+    text = BASE.replace(old, new)
+    with pytest.raises(ConfigError, match=re.escape(line)) as error:
+        load(config(text))
+    assert "\n" not in str(error.value)
+
+
+def test_epochs_need_a_data_set_of_known_size(config):
+    problem = BASE.partition("[run.problem]")[2]
+    text = BASE.replace(problem, '\nkind = "logistic"\n').replace("steps = 10", "epochs = 1")
+    with pytest.raises(ConfigError, match="run.epochs: epochs are of fashion_mnist, "):
+        load(config(text))
+
+
+def test_keys_that_go_together_are_swept_together(config):
+    sweep = '[[sweep]]\n"nodes, steps" = [[4, 10], [8, 20]]\nseed = [0, 1]\n'
+    text = BASE + sweep
+    runs = load(config(text)).runs
+    assert [(r.nodes, r.steps, r.seed) for r in runs] == [
+        (4, 10, 0),
+        (4, 10, 1),
+        (8, 20, 0),
+        (8, 20, 1),
+    ]
+    assert {r.nodes for r in load(config(text), ["nodes=6"]).runs} == {6}
+    with pytest.raises(ConfigError, match="sweep.nodes, steps: expected 2 values, got"):
+        load(config(text.replace("[8, 20]", "[8]")))
 
 
 def test_the_script_refuses_a_bad_config_without_traceback(config):

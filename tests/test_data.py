@@ -398,7 +398,9 @@ def test_a_machine_without_apt_is_a_reason(tmp_path, monkeypatch):
 def test_an_unknown_name_is_met_with_the_known_ones_and_the_closest():
     with pytest.raises(ValueError, match=r"'fashoin'; did you mean 'fashion_mnist'.*digits"):
         data.load("fashoin")
-    with pytest.raises(ValueError, match=r"'svhn'; known: fashion_mnist, digits, cifar10, imagenet"):
+    with pytest.raises(
+        ValueError, match=r"'svhn'; known: fashion_mnist, digits, cifar10, imagenet"
+    ):
         data.load("svhn")
 
 

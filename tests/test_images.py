@@ -1,4 +1,4 @@
-"""Augmentation by address, image folders in the real layout, all against plain numpy and torchvision."""
+"""Augmentation by address and image folders in the real layout, against numpy and torchvision."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_resized_crops_fill_their_range():
 
 @pytest.fixture
 def imagenet(tmp_path, monkeypatch):
-    """Three classes, in ImageNet's layout: smooth photographs of several sizes, one of them grey."""
+    """Three classes in ImageNet's layout: smooth photographs of several sizes, some grey."""
     rng = np.random.default_rng(0)
     for part, count in (("train", 4), ("val", 3)):
         for name in ("n01440764", "n01443537", "n01484850"):

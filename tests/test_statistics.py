@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from expograph.statistics import mean_interval, transient, transient_steps
+from expograph.statistics import mean_interval, paired, power_law, transient, transient_steps
 
 STEPS = np.array([10, 20, 30, 40, 50])
 
@@ -52,3 +54,30 @@ def test_bootstrap_interval_holds_the_measured_value():
     found = transient(k, curve, reference, factor=1.5)  # 1 + 20/k = 1.5 at k = 40
     assert 30 < found.steps < 55
     assert found.low <= found.steps <= found.high
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=9))
+def test_paired_difference_is_scipys(pairs):
+    a, b = np.array(pairs).T
+    found = paired(a, b)
+    if np.ptp(a - b) < 1e-6:  # scipy divides by zero
+        return
+    theirs = stats.ttest_rel(a, b)
+    assert found.p == pytest.approx(theirs.pvalue, rel=1e-6)
+    interval = theirs.confidence_interval()
+    assert (found.low, found.high) == pytest.approx(tuple(interval), rel=1e-6, abs=1e-9)
+
+
+def test_equal_differences_have_no_doubt():
+    assert paired([1.0, 2.0], [1.0, 2.0]).p == 1
+    assert paired([2.0, 3.0], [1.0, 2.0]).p == 0
+
+
+def test_power_law_is_scipys_line_through_logarithms():
+    n = np.array([4, 8, 16, 32, 64])
+    assert power_law(n, 7.0 * n**3.0).exponent == pytest.approx(3)
+    y = 2.0 * n**2.5 * np.exp([0.1, -0.2, 0.05, 0.1, -0.05])
+    found, line = power_law(n, y), stats.linregress(np.log(n), np.log(y))
+    assert found.exponent == pytest.approx(line.slope)
+    half = stats.t.ppf(0.975, 3) * line.stderr
+    assert (found.low, found.high) == pytest.approx((line.slope - half, line.slope + half))

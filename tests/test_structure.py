@@ -11,6 +11,7 @@ LAYERS = [  # a module may import from its own layer's left, never from its righ
     {"mixing", "models"},
     {"topology"},
     {"spectral", "theory", "cost_model", "statistics", "data", "partition", "batches"},
+    {"images", "generated"},
     {"engines"},
     {"config"},
     {"step_size", "problems"},

@@ -5,6 +5,7 @@
     [[sweep]]                   # lists of values, all combinations; several blocks are joined
     topology = ["ring", "static_exponential"]
     seed = [0, 1, 2]
+    "nodes, steps" = [[8, 100], [16, 400]]    # keys that go together
 
 Dotted keys ("problem.model") reach into the problem. `epochs`, `warmup_epochs`, `decay_epochs`
 and `evaluate_epochs` are turned into steps: an epoch is every training image once, over all
@@ -56,6 +57,8 @@ METRICS = {  # what a table may show, and how it is headed
     "error_workers": "1/n sum of |x_i - x*|^2",
     "error_averaged": "|x_bar - x*|^2",
     "suboptimality": "f(x_bar) - f(x*)",
+    "error_workers_over_psgd": "1/n sum of |x_i - x*|^2 over parallel SGD's",
+    "error_averaged_over_psgd": "|x_bar - x*|^2 over parallel SGD's",
 }
 RESERVED = ("runs", "figures", "bench")  # folders of results/ that are no experiment's
 
@@ -165,11 +168,12 @@ class Run(_Strict):
 
     problem: Problem
     topology: str
-    nodes: int = Field(ge=1)
+    nodes: int = Field(ge=1, description="what the topology connects")
+    local_size: int = Field(1, ge=1, description="ranks a node: the GPUs of a server")
     algorithm: str
     steps: int = Field(ge=1)
     lr: float = Field(gt=0, description="per worker, before lr_scale")
-    lr_scale: Literal["none", "nodes", "sqrt_nodes"] = Field("none", description="factor on lr")
+    lr_scale: Literal["none", "nodes", "ranks", "sqrt_nodes"] = Field("none", description="of lr")
     beta: float = Field(0.0, ge=0, lt=1, description="momentum")
     warmup_steps: int = Field(0, ge=0, description="linear, from lr / warmup_steps to lr")
     decay: Literal["constant", "cosine", "step", "inverse", "inverse_sqrt"] = "constant"
@@ -230,6 +234,11 @@ class Run(_Strict):
         return self
 
     @property
+    def ranks(self) -> int:
+        """Workers, each with its own data: nodes x local_size."""
+        return self.nodes * self.local_size
+
+    @property
     def key(self) -> str:
         """16 hex digits that identify the run: the hash of all its resolved values."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
@@ -251,17 +260,19 @@ class Run(_Strict):
 class Table(_Strict):
     """How an experiment's runs become one table: a row and a column for each value of these keys.
 
-    `kind = "theory"` is Table 1, whose columns are fixed (`report.tables`).
+    `kind = "theory"` is Table 1, whose columns are fixed (`report.tables`); `"transients"` shows
+    transient iterations by topology and nodes, and how they grow.
     """
 
-    kind: Literal["pivot", "theory"] = "pivot"
+    kind: Literal["pivot", "theory", "transients"] = "pivot"
     title: str
     rows: list[str] = Field(["topology"], min_length=1)
     column: str = "nodes"
     metrics: list[str] = Field(["accuracy_averaged"], min_length=1)
     published: str | None = Field(None, description="a table of configs/published.toml")
     notes: list[str] = Field([], description="printed below the table")
-    factor: float = Field(1.5, gt=1, description="theory: how near parallel SGD is near")
+    factor: float = Field(1.5, gt=1, description="transients: how near parallel SGD is near")
+    compare: dict[str, str] = Field({}, description="the row others are compared with, by seed")
 
 
 class Experiment(BaseModel):
@@ -307,7 +318,8 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
             # parallel SGD, the reference of a table, has the one topology it can have
             spared = key == "topology" and value != "fully_connected"
             if not (spared and _averages_exactly(block, base)):
-                block.pop(key, None)
+                for swept in [s for s in block if key in _keys(s)]:
+                    del block[swept]
         for epochs in (e for e, steps in EPOCHS.items() if steps == key):
             base.pop(epochs, None)
         if isinstance(value, list) and key not in ("decay_steps", "decay_epochs"):
@@ -321,12 +333,24 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
                 raise ConfigError(f"{path}: sweep.{key}: an empty list sweeps nothing")
         for values in itertools.product(*block.values()):
             resolved = base
-            for key, value in zip(block, values, strict=True):
-                resolved = _with(resolved, key, value)
+            for swept, value in zip(block, values, strict=True):
+                keys = _keys(swept)
+                together = value if len(keys) > 1 else [value]
+                if not isinstance(together, list) or len(together) != len(keys):
+                    raise ConfigError(
+                        f"{path}: sweep.{swept}: expected {len(keys)} values, got {value!r}"
+                    )
+                for key, part in zip(keys, together, strict=True):
+                    resolved = _with(resolved, key, part)
             run = _checked(path, Run, _in_steps(path, resolved))
             runs.setdefault(run.key, run)
     _check_table(path, file, list(runs.values()))
     return Experiment(name=file.name, path=path, runs=list(runs.values()), table=file.table)
+
+
+def _keys(swept: str) -> list[str]:
+    """The keys that a key of a sweep's block sets: `"nodes, steps"` sets two."""
+    return [key.strip() for key in swept.split(",")]
 
 
 EPOCHS = {"epochs": "steps", "warmup_epochs": "warmup_steps", "decay_epochs": "decay_steps"}
@@ -396,11 +420,15 @@ def _check_table(path: Path, file: _File, runs: list[Run]) -> None:
     if file.table.published:
         tables = tomllib.loads(published_numbers(path).read_text())
         check("table.published", "table", file.table.published, tables)
-    if file.table.kind == "theory":
+    for key in file.table.compare:
+        check("table.compare", "key", key, file.table.rows)
+    if file.table.kind != "pivot":
         if any(run.problem.kind == "classification" for run in runs):
-            raise ConfigError(f"{path}: table.kind: 'theory' needs problems with a known minimiser")
+            raise ConfigError(
+                f"{path}: table.kind: transients need problems with a known minimiser"
+            )
         if all(ALGORITHMS[run.algorithm].exact for run in runs):
-            raise ConfigError(f"{path}: table.kind: 'theory' needs runs beside parallel SGD")
+            raise ConfigError(f"{path}: table.kind: transients need runs beside parallel SGD")
 
 
 def published_numbers(config: Path) -> Path:

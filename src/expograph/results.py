@@ -104,7 +104,19 @@ def summary(runs: Iterable[Run], root: Path = ROOT) -> pd.DataFrame:
                 row |= content["final"]
             row |= {k: content["provenance"][k] for k in ("commit", "code")}
         rows.append(row)
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    for metric in {"error_workers", "error_averaged"} & set(frame):
+        frame[f"{metric}_over_psgd"] = _over_psgd(frame, metric)
+    return frame
+
+
+def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:
+    """`metric` of each run over that of the parallel SGD run that is like it in all else."""
+    heads = set(Run.model_fields) - {"algorithm", "topology", "engine"}
+    alike = [c for c in summary if c.split(".")[0] in heads]
+    parallel = summary.loc[summary["algorithm"] == "psgd", [*alike, metric]]
+    reference = summary[alike].merge(parallel, how="left", on=alike)[metric]
+    return summary[metric] / reference.to_numpy()
 
 
 def curves(runs: Iterable[Run], root: Path = ROOT) -> dict[str, pd.DataFrame]:

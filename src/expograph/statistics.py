@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 
 class Mean(NamedTuple):
@@ -35,6 +35,76 @@ def mean_interval(values: np.ndarray, confidence: float = 0.95) -> Mean:
     return Mean(float(values.mean()), float(quantile * error), len(values))
 
 
+class Paired(NamedTuple):
+    """A mean difference between two settings whose runs share their seeds.
+
+    Attributes:
+        mean: of the differences.
+        half_width: of its 95 % Student-t confidence interval.
+        p: of the two-sided paired t-test against no difference.
+        count: how many pairs.
+    """
+
+    mean: float
+    half_width: float
+    p: float
+    count: int
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half_width
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} ± {self.half_width:.2f} (p = {self.p:.2g})"
+
+
+def paired(values: np.ndarray, others: np.ndarray) -> Paired:
+    """The mean of `values - others`, both (seeds,) with at least two seeds in the same order.
+
+    Differences that are all equal have p = 0, or 1 if they are zero.
+    """
+    differences = np.asarray(values, dtype=float) - np.asarray(others, dtype=float)
+    mean, half_width, count = mean_interval(differences)
+    error = differences.std(ddof=1) / np.sqrt(count)
+    if error == 0:
+        return Paired(mean, 0.0, float(mean == 0), count)
+    return Paired(mean, half_width, float(2 * stdtr(count - 1, -abs(mean) / error)), count)
+
+
+class Slope(NamedTuple):
+    """The exponent of a power law y = c n^exponent.
+
+    Attributes:
+        exponent: by least squares on logarithms.
+        low, high: its 95 % confidence interval.
+        count: how many points.
+    """
+
+    exponent: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def power_law(n: np.ndarray, y: np.ndarray) -> Slope:
+    """Fit log y = log c + exponent log n to (k,) positive values, k >= 3, with its interval."""
+    x, z = np.log(np.asarray(n, dtype=float)), np.log(np.asarray(y, dtype=float))
+    centred = x - x.mean()
+    exponent = float(centred @ z / (centred @ centred))
+    residuals = z - z.mean() - exponent * centred
+    df = len(x) - 2
+    error = np.sqrt(residuals @ residuals / df / (centred @ centred))
+    half_width = float(stdtrit(df, 0.975) * error)
+    return Slope(exponent, exponent - half_width, exponent + half_width, len(x))
+
+
 class Transient(NamedTuple):
     """Measured transient iterations.
 
@@ -48,10 +118,28 @@ class Transient(NamedTuple):
     high: int | None
 
 
+BLOCKS_A_DECADE = 24  # steps grow by a tenth from block to block
+
+
+def blocks(steps: np.ndarray, curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Curves averaged over blocks of steps of equal length on a logarithmic scale.
+
+    Args:
+        steps: (T,) recorded steps, positive and increasing.
+        curves: (..., T).
+    Returns:
+        The first step of each block (B,), and the means (..., B).
+    """
+    index = np.floor(BLOCKS_A_DECADE * np.log10(steps)).astype(int)
+    starts = np.flatnonzero(np.diff(index, prepend=index[0] - 1))
+    lengths = np.diff(starts, append=len(steps))
+    return steps[starts], np.add.reduceat(curves, starts, axis=-1) / lengths
+
+
 def transient_steps(
     steps: np.ndarray, curve: np.ndarray, reference: np.ndarray, factor: float
 ) -> int | None:
-    """First recorded step from which `curve` stays within `factor` times `reference` to the end.
+    """First of `steps` from which `curve` stays within `factor` times `reference` to the end.
 
     Args:
         steps: (T,) recorded steps, increasing.
@@ -77,6 +165,9 @@ def transient(
 ) -> Transient:
     """Transient iterations of seed-averaged curves with a bootstrap interval over the seeds.
 
+    The curves are averaged over `blocks` first: without, the last of many random excursions above
+    the bound is what is found.
+
     Args:
         steps: (T,) recorded steps.
         curves, references: (seeds, T) errors; row i of both has the same seed, so they are
@@ -84,6 +175,8 @@ def transient(
         factor: see `transient_steps`.
     """
     rng = np.random.default_rng(0)
+    _, references = blocks(steps, references)
+    steps, curves = blocks(steps, curves)
     measured = transient_steps(steps, curves.mean(axis=0), references.mean(axis=0), factor)
     draws = []
     for _ in range(resamples):

@@ -35,14 +35,23 @@ def write_report(experiment: Experiment, root: Path, name: str) -> list[Screen]:
         return []
     numbers = published_numbers(experiment.path)
     published = tables.Published(experiment.table.published, numbers)
-    if experiment.table.kind == "theory":
-        measured = tables.transients(summary, by_key, experiment.table)
-        frames = {experiment.table.title: tables.theory_table(summary, measured)}
+    table = experiment.table
+    if table.kind == "pivot":
+        frames = {METRICS[m]: tables.pivot(summary, table, m, published) for m in table.metrics}
+        if table.compare:
+            what = ", ".join(name_of(value) for value in table.compare.values())
+            heading = f"{METRICS[table.metrics[0]]}: difference from {what}, same seeds"
+            frames[heading] = tables.differences(summary, table, table.metrics[0])
     else:
-        frames = {
-            METRICS[m]: tables.pivot(summary, experiment.table, m, published)
-            for m in experiment.table.metrics
-        }
+        measured = tables.transients(summary, by_key, table)
+        results.replace_text(folder / "transients.csv", measured.to_csv(index=False))
+        if table.kind == "theory":
+            frames = {table.title: tables.theory_table(summary, measured)}
+        else:
+            frames = {
+                "transient iterations": tables.transient_table(measured, table.rows),
+                "their growth: n^exponent": tables.exponents(measured),
+            }
     notes = _notes(experiment, summary, published)
     tables.write(frames, notes, folder, experiment.table.title)
     return [_screen(f"{name}: {heading}", frame) for heading, frame in frames.items()]
@@ -54,6 +63,11 @@ def _notes(experiment: Experiment, summary: pd.DataFrame, published: tables.Publ
         f"From `{experiment.path}`: {len(summary)} runs, {seeds} seeds. ± is the half-width "
         "of the 95 % Student-t interval over seeds."
     ]
+    if experiment.table.compare:
+        lines.append(
+            "Differences are means over pairs of runs with the same seed, with their 95 % interval "
+            "and the p of the paired t-test."
+        )
     if engines := {run.engine for run in experiment.runs} - {"embedded"}:
         lines.append(f"Engine: {', '.join(sorted(engines))}, one MPI rank a node.")
     lines += experiment.table.notes

@@ -12,7 +12,14 @@ from expograph.config import Table
 from expograph.report.style import name_of
 from expograph.results import replace_text, varying
 from expograph.spectral import contraction, spectral_gap, window_of
-from expograph.statistics import Transient, mean_interval, transient
+from expograph.statistics import (
+    Slope,
+    Transient,
+    mean_interval,
+    paired,
+    power_law,
+    transient,
+)
 from expograph.topology import build, ceil_log2
 
 UNAVAILABLE = "not available to us"
@@ -73,18 +80,20 @@ def pivot(summary: pd.DataFrame, table: Table, metric: str, published: Published
 def transients(
     summary: pd.DataFrame, curves: dict[str, pd.DataFrame], table: Table
 ) -> pd.DataFrame:
-    """Measured transient iterations of every (topology, nodes), against the psgd runs.
+    """Measured transient iterations of every row and number of nodes, against the psgd runs.
 
     Args:
         summary: `results.summary` of the experiment.
         curves: run key -> its metrics.csv.
         table: gives `factor`; the error is the metric `table.metrics[0]`.
     Returns:
-        topology, nodes, what ("measured", or why not), transient, low, high, seeds, steps.
+        The keys of `table.rows`, nodes, what ("measured", or why not), transient, low, high,
+        seeds, steps.
     """
     metric = table.metrics[0]
+    within = [*(key for key in table.rows if key != "topology"), "nodes"]
     rows = []
-    for nodes, at_n in summary.groupby("nodes", sort=False):
+    for where, at_n in summary.groupby(within, sort=False, dropna=False):
         reference = at_n[at_n["algorithm"] == "psgd"].set_index("seed")["key"]
         for topology, group in at_n[at_n["algorithm"] != "psgd"].groupby("topology", sort=False):
             ours = group.set_index("seed")["key"]
@@ -97,16 +106,18 @@ def transients(
             elif statuses != {"done"}:
                 what = "diverged" if "diverged" in statuses else "missing"
             else:
-                frame = curves[ours[seeds[0]]].dropna(subset=metric)
+                by_step = {key: curves[key].set_index("step")[metric].dropna() for key in keys}
+                steps = by_step[ours[seeds[0]]].index
+                steps = steps[steps > 0]  # parallel SGD's runs may be longer
                 errors = [
-                    np.stack([curves[key][metric].dropna() for key in some[seeds]])
+                    np.stack([by_step[key][steps] for key in some[seeds]])
                     for some in (ours, reference)
                 ]
-                found = transient(frame["step"].to_numpy(), *errors, table.factor)
+                found = transient(steps.to_numpy(), *errors, table.factor)
             rows.append(
                 {
+                    **dict(zip(within, where, strict=True)),
                     "topology": topology,
-                    "nodes": nodes,
                     "what": what,
                     "transient": found.steps,
                     "low": found.low,
@@ -116,6 +127,80 @@ def transients(
                 }
             )
     return pd.DataFrame(rows)
+
+
+def transient_table(measured: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
+    """What `transients` returned with a column for each number of nodes."""
+    sizes = sorted(int(n) for n in measured["nodes"].unique())
+    lines = []
+    for keys, group in measured.groupby(rows, sort=False, dropna=False):
+        line = dict(zip(map(_heading, rows), map(name_of, keys), strict=True))
+        at = {int(found.nodes): found for found in group.itertuples()}
+        line |= {f"{n} nodes": _transient_text(at[n]) if n in at else "" for n in sizes}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def exponents(measured: pd.DataFrame) -> pd.DataFrame:
+    """How measured transient iterations grow with n, beside theory's orders, a row a topology.
+
+    The exponent is fitted to those n whose transient iterations end within the run and are not
+    zero; it needs three of them.
+    """
+    lines = []
+    for topology, group in measured.groupby("topology", sort=False):
+        fit = transient_exponent(group)
+        rate = theory.RATES.get(topology, theory.Rate("", "", ""))
+        used = group[group["transient"].notna() & (group["transient"] > 0)]
+        predicted = [theory.noise_transient(build(topology, int(n))) for n in used["nodes"]]
+        expected = power_law(used["nodes"], predicted) if len(used) >= 3 else None
+        lines.append(
+            {
+                "topology": name_of(topology),
+                "n": ", ".join(str(int(n)) for n in used["nodes"]),
+                "exponent, measured": str(fit) if fit else "fewer than three n",
+                "exponent, noise model": f"{expected.exponent:.2f}" if expected else "",
+                "upper bound's order": rate.transient or "unknown",
+                "claimed by the paper": theory.PAPER_TRANSIENT.get(topology, UNAVAILABLE),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def transient_exponent(measured: pd.DataFrame) -> Slope | None:
+    """The exponent of one topology's transient iterations; None for fewer than three n."""
+    used = measured[measured["transient"].notna() & (measured["transient"] > 0)]
+    return power_law(used["nodes"], used["transient"]) if len(used) >= 3 else None
+
+
+def differences(summary: pd.DataFrame, table: Table, metric: str) -> pd.DataFrame:
+    """Each row of the pivot table minus the row `table.compare`, paired by seed."""
+    columns = list(summary[table.column].drop_duplicates())
+    done = summary[summary["status"] == "done"]
+    lines = []
+    for keys, group in summary.groupby(table.rows, sort=False, dropna=False):
+        where = dict(zip(table.rows, keys, strict=True))
+        if where == {**where, **table.compare}:
+            continue
+        line = dict(zip(map(_heading, table.rows), map(name_of, keys), strict=True))
+        for column in columns:
+            ours, theirs = (
+                _by_seed(done, {**at, table.column: column}, metric)
+                for at in (where, {**where, **table.compare})
+            )
+            seeds = ours.index.intersection(theirs.index)
+            heading = _column_heading(table.column, column)
+            whole = len(seeds) > 1 and len(seeds) == len(group[group[table.column] == column])
+            line[heading] = str(paired(ours[seeds], theirs[seeds])) if whole else ""
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _by_seed(summary: pd.DataFrame, where: dict[str, object], metric: str) -> pd.Series:
+    """`metric` of the runs in which the keys have these values, indexed by seed."""
+    for key, value in where.items():
+        summary = summary[summary[key].isna() if pd.isna(value) else summary[key] == value]
+    return summary.set_index("seed")[metric]
 
 
 def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
