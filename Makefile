@@ -7,16 +7,19 @@ export OMP_WAIT_POLICY ?= PASSIVE
 PYTHON ?= python3.11
 VENV ?= .venv
 TABLE ?= 1 2 3
+SCALE ?= laptop
 ENGINE ?= embedded
 NP ?= 8
 RUN := $(VENV)/bin/python
+CONFIGS = $(foreach t,$(TABLE),configs/$(if $(filter 1 2 3 4,$(t)),table)$(t)$(if $(filter paper,$(SCALE)),_paper).toml)
+EVERYTHING = $(foreach c,table1 table2 table3 table4 transients convex iid momentum,configs/$(c).toml)
 READY := $(VENV)/.installed
 CLUSTER := $(VENV)/cluster.json
 # bfrun and mpirun of the environment come first
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
-	cluster-env doctor engines-agree bench-comm testbed soak
+	reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -44,15 +47,40 @@ $(CLUSTER): $(READY) requirements-cluster.txt scripts/cluster_env/install.py
 doctor: $(READY) ## what is there for a cluster, what is missing, and its cure
 	@$(VENV)/bin/expograph doctor
 
+# TABLE=1 2 3 4, or another config's name: convex, iid, momentum, transients, cifar10
+# SCALE=paper takes the config of the paper's size
 # ENGINE=bluefog NP=8 [HOSTFILE=hosts]: the same configs as MPI jobs of up to NP ranks
 reproduce-table: data $(if $(filter-out embedded,$(ENGINE)),$(CLUSTER)) ## run Tables 1, 2, 3 (or TABLE=2) and print them; ENGINE=bluefog NP=8 for MPI
 ifeq ($(ENGINE),embedded)
-	@$(RUN) scripts/train.py $(foreach t,$(TABLE),configs/table$(t).toml) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
+	@$(RUN) scripts/train.py $(CONFIGS) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
 	@$(RUN) scripts/figures.py
 else
 	@$(RUN) scripts/launch.py --engine $(ENGINE) --np $(NP) $(if $(HOSTFILE),--hostfile "$(HOSTFILE)") \
-		$(foreach t,$(TABLE),configs/table$(t).toml) $(if $(FORCE),--force)
+		$(CONFIGS) $(if $(FORCE),--force)
 endif
+
+# FIGURE=spectral_gap|consensus_error|table1_curves|table2_curves|iid_curves|transients
+reproduce-figure: data ## train what one figure shows, and draw it: FIGURE=transients
+	@config=$$($(RUN) scripts/figures.py --config $(FIGURE)) && \
+		{ [ -z "$$config" ] || $(RUN) scripts/train.py $$config $(if $(FORCE),--force); } && \
+		$(RUN) scripts/figures.py $(FIGURE)
+
+reproduce: data ## every table, figure and claim at laptop scale: within an hour on 2 cores, resumable
+	@$(RUN) scripts/train.py $(EVERYTHING) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
+	@$(RUN) scripts/cost_model.py
+	@$(RUN) scripts/claims.py
+	@$(RUN) scripts/figures.py
+
+claims: data ## measure the paper's claims; writes results/claims.md
+	@$(RUN) scripts/train.py $$($(RUN) scripts/claims.py --configs) $(if $(FORCE),--force)
+	@$(RUN) scripts/cost_model.py
+	@$(RUN) scripts/claims.py
+
+cost-model: $(READY) ## predict the hours of the paper's ImageNet table, and beyond
+	@$(RUN) scripts/cost_model.py
+
+dry-run: $(CLUSTER) ## every paper-scale config for 3 steps under bfrun, on made-up data
+	@$(IN_CLUSTER) $(RUN) scripts/dry_run.py $(CONFIG)
 
 figures: $(READY) ## draw the figures from the committed results; trains nothing
 	@$(RUN) scripts/figures.py

@@ -2,9 +2,10 @@
 
     python scripts/dry_run.py [CONFIG.toml ...]       default: all that are for a cluster
 
-The real network and transforms of each config, at its real batch and image size, on made-up data
+The real network and transforms of each config, its real batch and image size, on made-up data
 in the real format (written to a temporary folder). Writes results/dry_run/: memory, bytes a step
-against arithmetic, seconds. Exit status: 0 all ran and all bytes are as computed, 1 not, 2 bad input.
+against arithmetic, seconds. Exit status: 0 all ran and sent what arithmetic says, 1 not, 2 bad
+input.
 """
 
 import argparse

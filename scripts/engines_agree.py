@@ -5,8 +5,8 @@
 
 Each combination trains 100 steps from the same config and seed on the embedded engine and as a
 real MPI job on BlueFog, mpi4py and, where it averages exactly, Horovod. Compared are the final
-parameters of every worker: |x - x_embedded| / |x_embedded|, the largest over the workers. Exit
-status 1 if any is above the tolerance.
+parameters of every worker: |x - x_embedded| / |x_embedded|, the largest over the workers, and the
+bytes counted. Exit status 1 if any is above the tolerance.
 """
 
 import argparse
@@ -54,10 +54,10 @@ def combinations(n: int, seed: int, model: str, quick: bool = False) -> list[Run
     return runs
 
 
-def final_models(run: Run, engine: engines.Engine) -> torch.Tensor:
-    """(n, d) parameters after training, on every rank."""
+def final_models(run: Run, engine: engines.Engine) -> tuple[torch.Tensor, int]:
+    """(n, d) parameters after training, on every rank, and bytes sent by all ranks together."""
     *_, last = train(run, engine=engine)
-    return engine.gather(last.x)
+    return engine.gather(last.x), int(engine.gather(engine.sent).sum())
 
 
 def worker(seed: int, model: str, quick: bool, out: Path) -> None:
@@ -76,12 +76,15 @@ def worker(seed: int, model: str, quick: bool, out: Path) -> None:
                         Run.model_validate({**run.model_dump(), "engine": name}), engine
                     )
             if job.rank == 0:
-                reference = models.pop("embedded")
-                for name, x in models.items():
+                reference, counted = models.pop("embedded")
+                for name, (x, sent) in models.items():
                     error = ((x - reference).norm(dim=1) / reference.norm(dim=1)).max()
-                    rows.append((run.algorithm, run.topology, run.nodes, name, float(error)))
+                    rows.append(
+                        (run.algorithm, run.topology, run.nodes, name, float(error), sent, counted)
+                    )
     if rows:
         columns = ["algorithm", "topology", "ranks", "engine", "difference"]
+        columns += ["bytes", "bytes_embedded"]
         pd.DataFrame(rows, columns=columns).to_csv(out, index=False, float_format="%.3g")
 
 

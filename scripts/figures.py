@@ -1,12 +1,22 @@
-"""Draw every figure from the committed results and the topologies alone; trains nothing."""
+"""Draw the figures from the committed results and the topologies alone; trains nothing.
+
+    python scripts/figures.py                        # all of them
+    python scripts/figures.py transients             # one
+    python scripts/figures.py --config transients    # only print the config whose runs it shows
+"""
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from expograph import results
+from expograph.config import load
+from expograph.names import known
 from expograph.report import figures
 
 CONSENSUS = (
@@ -19,33 +29,84 @@ CONSENSUS = (
     "one_peer_exponential",
     "one_peer_exponential_uniform",
 )
-CURVES = {  # experiment -> its figure
-    "table1": lambda curves: figures.relative_errors(curves, "error_workers", 1.5),
-    "table2": lambda curves: figures.training_curves(
-        curves, "accuracy_averaged", "test accuracy of the averaged model (%)"
+ACCURACY = "test accuracy of the averaged model (%)"
+
+
+class Source(NamedTuple):
+    """A figure of an experiment: which of its files, and the function that draws it."""
+
+    experiment: str
+    file: str
+    draw: Callable[[pd.DataFrame], Figure]
+
+
+def factor(experiment: str) -> float:
+    """How near parallel SGD is near, in the definition of transient iterations."""
+    return load(f"configs/{experiment}.toml").table.factor
+
+
+ALONE: dict[str, Callable[[], Figure]] = {
+    "spectral_gap": figures.gap_against_nodes,
+    "consensus_error": lambda: figures.consensus_error(CONSENSUS),
+}
+EXPERIMENTS = {
+    "table1_curves": Source(
+        "table1",
+        "curves.csv",
+        lambda curves: figures.relative_errors(curves, "error_workers", factor("table1")),
+    ),
+    "table2_curves": Source(
+        "table2",
+        "curves.csv",
+        lambda curves: figures.training_curves(curves, "accuracy_averaged", ACCURACY),
+    ),
+    "iid_curves": Source(
+        "iid",
+        "curves.csv",
+        lambda curves: figures.training_curves(curves, "accuracy_averaged", ACCURACY),
+    ),
+    "transients": Source(
+        "transients",
+        "transients.csv",
+        lambda measured: figures.transient_growth(measured, factor("transients")),
     ),
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("figure", nargs="*", help=f"of {', '.join([*ALONE, *EXPERIMENTS])}")
+    parser.add_argument("--config", action="store_true", help="print the config it shows, if any")
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
-    root = parser.parse_args().results
-    folder = root / "figures"
-    drawn = {
-        "spectral_gap": figures.gap_against_nodes(),
-        "consensus_error": figures.consensus_error(CONSENSUS),
-    }
-    for name, draw in CURVES.items():
-        path = root / name / "curves.csv"
-        if path.exists():
-            drawn[f"{name}_curves"] = draw(pd.read_csv(path))
+    arguments = parser.parse_args()
+    try:
+        for name in arguments.figure:
+            known("figure", name, (*ALONE, *EXPERIMENTS))
+    except ValueError as e:
+        print(e, file=sys.stderr)
+        return 2
+    wanted = arguments.figure or [*ALONE, *EXPERIMENTS]
+    if arguments.config:
+        print(*(f"configs/{EXPERIMENTS[n].experiment}.toml" for n in wanted if n in EXPERIMENTS))
+        return 0
+    folder, drawn = arguments.results / "figures", []
+    for name in wanted:
+        if name in ALONE:
+            figure = ALONE[name]()
         else:
-            print(f"{path} is not there: `make reproduce-table` makes it", file=sys.stderr)
-    for name, figure in drawn.items():
+            source = EXPERIMENTS[name]
+            path = arguments.results / source.experiment / source.file
+            if not path.exists():
+                make = f"make reproduce-figure FIGURE={name}"
+                print(f"{path} is not there: `{make}` makes it", file=sys.stderr)
+                continue
+            figure = source.draw(pd.read_csv(path))
         figures.save(figure, folder / name)
+        drawn.append(name)
     print(f"{len(drawn)} figures in {folder}/ (PNG and SVG): {', '.join(drawn)}")
-    return 0
+    return 0 if drawn else 1
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from expograph.topology import Topology, ceil_log2
+from expograph.spectral import spectral_gap
+from expograph.topology import Topology, build, ceil_log2
 
 
 def static_exponential_gap(n: int) -> float:
@@ -78,6 +79,17 @@ def noise_transient(topology: Topology, factor: float = 1.5) -> float:
                 break
             last = traces[-1]
     return n * (2 * float(np.mean(traces[-period:])) / (factor - 1)) ** 2
+
+
+def transient_order(name: str, n: int) -> float:
+    """`transient_bound`'s order n^3 / (1 - rho)^2 for a topology, at one n.
+
+    One-peer graphs take n^3 log2^2 n, the static exponential graph's order.
+    """
+    topology = build(name, n)
+    if topology.period == 1:
+        return n**3 / spectral_gap(topology.at(0)) ** 2
+    return n**3 * math.log2(n) ** 2
 
 
 class Rate(NamedTuple):

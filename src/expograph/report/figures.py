@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from expograph import theory
 from expograph.engines.embedded import Embedded
 from expograph.report.style import RC, line_style, name_of, new_figure
+from expograph.report.tables import fitted, transient_exponent
 from expograph.spectral import spectral_gap
 from expograph.topology import build
 
@@ -105,6 +106,32 @@ def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
         ax.set(xlabel="step", title=f"{n} nodes")
     axes[0].set_ylabel("error / error of parallel SGD")
     _legend_below(figure, axes[0])
+    return figure
+
+
+def transient_growth(measured: pd.DataFrame, factor: float) -> Figure:
+    """Transient iterations against n on logarithmic axes, with their fitted exponents.
+
+    Args:
+        measured: `tables.transients` of an experiment; bars are its bootstrap intervals.
+        factor: of its definition, for the axis.
+    """
+    figure, (ax,) = new_figure()
+    for topology, group in measured.groupby("topology", sort=False):
+        used, style = fitted(group), line_style(topology)
+        if used.empty:
+            continue
+        slope = transient_exponent(group)
+        style["label"] += f": n^{slope.exponent:.1f}" if slope else ""
+        ends = used[["low", "high"]].fillna({"low": 0}).clip(lower=1)
+        reach = used["transient"] - ends["low"], ends["high"] - used["transient"]
+        reach = [np.nan_to_num(r.clip(lower=0)) for r in reach]
+        style |= {"marker": "o", "markersize": 3, "capsize": 2, "elinewidth": 0.8}
+        ax.errorbar(used["nodes"], used["transient"], yerr=reach, **style)
+    ax.set(xscale="log", yscale="log", xlabel="nodes n")
+    ax.set_xscale("log", base=2)
+    ax.set_ylabel(f"steps until within {factor:g} x parallel SGD")
+    ax.legend(fontsize=6.5, frameon=False)
     return figure
 
 

@@ -130,46 +130,54 @@ def transients(
 
 
 def transient_table(measured: pd.DataFrame, rows: list[str]) -> pd.DataFrame:
-    """What `transients` returned with a column for each number of nodes."""
-    sizes = sorted(int(n) for n in measured["nodes"].unique())
-    lines = []
+    """What `transients` returned: a line for each number of nodes, a column for each row's keys."""
+    lines = {int(n): {"nodes": int(n)} for n in sorted(measured["nodes"].unique())}
+    names = []
     for keys, group in measured.groupby(rows, sort=False, dropna=False):
-        line = dict(zip(map(_heading, rows), map(name_of, keys), strict=True))
-        at = {int(found.nodes): found for found in group.itertuples()}
-        line |= {f"{n} nodes": _transient_text(at[n]) if n in at else "" for n in sizes}
-        lines.append(line)
-    return pd.DataFrame(lines)
+        names.append(", ".join(map(name_of, keys)))
+        for found in group.itertuples():
+            lines[int(found.nodes)][names[-1]] = _transient_text(found)
+    return pd.DataFrame(lines.values(), columns=["nodes", *names]).fillna("")
 
 
 def exponents(measured: pd.DataFrame) -> pd.DataFrame:
     """How measured transient iterations grow with n, beside theory's orders, a row a topology.
 
-    The exponent is fitted to those n whose transient iterations end within the run and are not
-    zero; it needs three of them.
+    Each theory's column is the exponent of the power law nearest to its values at the same n.
     """
     lines = []
     for topology, group in measured.groupby("topology", sort=False):
-        fit = transient_exponent(group)
-        rate = theory.RATES.get(topology, theory.Rate("", "", ""))
-        used = group[group["transient"].notna() & (group["transient"] > 0)]
-        predicted = [theory.noise_transient(build(topology, int(n))) for n in used["nodes"]]
-        expected = power_law(used["nodes"], predicted) if len(used) >= 3 else None
-        lines.append(
-            {
-                "topology": name_of(topology),
-                "n": ", ".join(str(int(n)) for n in used["nodes"]),
-                "exponent, measured": str(fit) if fit else "fewer than three n",
-                "exponent, noise model": f"{expected.exponent:.2f}" if expected else "",
-                "upper bound's order": rate.transient or "unknown",
-                "claimed by the paper": theory.PAPER_TRANSIENT.get(topology, UNAVAILABLE),
+        slope = transient_exponent(group)
+        line = {"topology": name_of(topology), "n": "", "measured": "fewer than three n"}
+        if slope:
+            sizes = fitted(group)["nodes"].astype(int).tolist()
+            noise = [theory.noise_transient(build(topology, n)) for n in sizes]
+            bound = [theory.transient_order(topology, n) for n in sizes]
+            line |= {
+                "n": ", ".join(map(str, sizes)),
+                "measured": str(slope),
+                "noise model": f"{power_law(sizes, noise).exponent:.2f}",
+                "upper bound": f"{power_law(sizes, bound).exponent:.2f}",
             }
-        )
-    return pd.DataFrame(lines)
+        rate = theory.RATES.get(topology, theory.Rate("", "", ""))
+        line["upper bound's order"] = rate.transient or "unknown"
+        line["claimed by the paper"] = theory.PAPER_TRANSIENT.get(topology, UNAVAILABLE)
+        lines.append(line)
+    return pd.DataFrame(lines).fillna("")
+
+
+FIT_FROM = 100  # steps: what is shorter is the initial phase's, not the network's
+
+
+def fitted(measured: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `transients` that an exponent is fitted to."""
+    used = measured[measured["transient"].notna() & (measured["transient"] >= FIT_FROM)]
+    return used.sort_values("nodes")
 
 
 def transient_exponent(measured: pd.DataFrame) -> Slope | None:
     """The exponent of one topology's transient iterations; None for fewer than three n."""
-    used = measured[measured["transient"].notna() & (measured["transient"] > 0)]
+    used = fitted(measured)
     return power_law(used["nodes"], used["transient"]) if len(used) >= 3 else None
 
 

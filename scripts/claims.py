@@ -1,0 +1,105 @@
+"""Measure the paper's claims and write the ledger, results/claims.md and claims.csv.
+
+    python scripts/claims.py                      # `make claims` trains what is missing first
+    python scripts/claims.py --configs            # only print the configs whose runs are needed
+
+Trains nothing itself. Exit status: 0 every claim was measured (whatever the verdict), 1 some
+could not be, 2 the file of claims is wrong.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from expograph import claims, results
+from expograph.config import ConfigError
+from expograph.provenance import provenance
+
+MARKS = {True: "yes", False: "no", None: "not measured"}
+
+
+def ledger(findings: list[claims.Finding]) -> str:
+    """The ledger as Markdown: a summary, then each claim with its parts."""
+    summary = pd.DataFrame(
+        {
+            "claim": f"[{f.claim.id}](#{f.claim.id})",
+            "statement": f.claim.statement,
+            "verdict": f.verdict,
+            "parts that hold": f"{sum(bool(p.holds) for p in f.parts)} of {len(f.parts)}",
+        }
+        for f in findings
+    )
+    made = provenance()
+    lines = [
+        "# The paper's claims, measured\n",
+        "A claim is *reproduced* if all its parts hold here, *partly* if some do, *not reproduced* "
+        "if none does. Intervals are 95 %; differences in accuracy are in points, over pairs of "
+        "runs with the same seeds, with the p of the paired t-test.\n",
+        summary.to_markdown(index=False, disable_numparse=True) + "\n",
+    ]
+    for finding in findings:
+        claim = finding.claim
+        parts = pd.DataFrame(
+            {"part": p.text, "holds": MARKS[p.holds], "evidence": p.evidence} for p in finding.parts
+        ).map(lambda text: text.replace("|", r"\|"))
+        runs = sorted({key for part in finding.parts for key in part.runs})
+        lines += [
+            f"## {claim.id}\n",
+            f"{claim.statement} *Source: {claim.source}.* **{finding.verdict.capitalize()}.**\n",
+            parts.to_markdown(index=False, disable_numparse=True) + "\n",
+        ]
+        if runs:
+            config = claim.arguments["config"]
+            lines.append(f"{len(runs)} runs of `{config}`; their ids are in claims.csv.\n")
+    lines.append(
+        f"`make claims`; {made['cpu']}, {made['cores']} cores, torch {made['torch']}, code "
+        f"{made['code']}.\n"
+    )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--file", type=Path, default=Path("configs/claims.toml"))
+    parser.add_argument("--configs", action="store_true", help="print the configs needed")
+    parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
+    arguments = parser.parse_args()
+    console = Console()
+    try:
+        stated = claims.read(arguments.file)
+        if arguments.configs:
+            print(*claims.experiments(stated), sep="\n")
+            return 0
+        findings = []
+        for claim in stated:
+            findings.append(claims.measure(claim, arguments.results))
+            console.print(f"{findings[-1].verdict:>14}  {claim.id}: {claim.statement}")
+    except ConfigError as e:
+        print(e, file=sys.stderr)
+        return 2
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    results.replace_text(arguments.results / "claims.md", ledger(findings))
+    rows = [
+        {
+            "claim": f.claim.id,
+            "verdict": f.verdict,
+            "part": p.text,
+            "holds": MARKS[p.holds],
+            "evidence": p.evidence,
+            "runs": " ".join(p.runs),
+        }
+        for f in findings
+        for p in f.parts
+    ]
+    text = pd.DataFrame(rows).to_csv(index=False)
+    results.replace_text(arguments.results / "claims.csv", text)
+    return int(any(f.verdict == "not measured" for f in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

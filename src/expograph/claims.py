@@ -1,0 +1,562 @@
+"""The paper's claims, measured: each is cut into parts that hold or do not, with their evidence.
+
+    [[claim]]                 # configs/claims.toml
+    id = "gap"
+    statement = "..."
+    source = "where it is claimed"
+    check = "static_gap"      # a function of this module, in `CHECKS`
+    with = { largest = 4096 } # its arguments
+
+A claim whose parts all hold is *reproduced*, *partly* if some do, *not* if none does. What needs
+runs reads them from results/, never trains, and says which are missing.
+"""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from expograph import results, theory
+from expograph.config import ConfigError, Experiment, load
+from expograph.engines.embedded import Embedded
+from expograph.names import known
+from expograph.report.style import name_of
+from expograph.report.tables import fitted, transient_exponent, transients
+from expograph.spectral import contraction, rho, window_of
+from expograph.statistics import mean_interval, paired, power_law
+from expograph.topology import build, ceil_log2, one_peer_exponential, static_exponential
+
+ROUNDING = 1e-12
+ACCURACY = "accuracy_averaged"
+
+
+class Part(NamedTuple):
+    """One testable part of a claim.
+
+    Attributes:
+        text: what should hold.
+        holds: whether it does; None if it could not be measured.
+        evidence: numbers, with their intervals where they are means.
+        runs: keys of the runs it rests on.
+    """
+
+    text: str
+    holds: bool | None
+    evidence: str
+    runs: tuple[str, ...] = ()
+
+
+class Claim(BaseModel):
+    """A [[claim]] of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    id: str = Field(pattern=r"^[a-z0-9-]+$")
+    statement: str
+    source: str
+    check: str
+    arguments: dict[str, Any] = Field({}, alias="with")
+
+
+class Finding(NamedTuple):
+    """A claim with its measured parts."""
+
+    claim: Claim
+    parts: list[Part]
+
+    @property
+    def verdict(self) -> str:
+        if any(part.holds is None for part in self.parts):
+            return "not measured"
+        held = sum(bool(part.holds) for part in self.parts)
+        return {len(self.parts): "reproduced", 0: "not reproduced"}.get(held, "partly")
+
+
+class NotMeasured(Exception):
+    """Evidence that is not there; the message says how to make it."""
+
+
+def read(path: Path) -> list[Claim]:
+    """The claims of a file.
+
+    Raises:
+        ConfigError: one line naming file, claim and key.
+    """
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as e:
+        raise ConfigError(f"{path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path}: not valid TOML: {e}") from None
+    claims = []
+    for i, values in enumerate(content.get("claim", [])):
+        name = values.get("id", f"number {i + 1}") if isinstance(values, dict) else i + 1
+        try:
+            claim = Claim.model_validate(values)
+            known("check", claim.check, CHECKS)
+        except ValidationError as e:
+            first = e.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ConfigError(f"{path}: claim {name}: {where}: {first['msg']}") from None
+        except ValueError as e:
+            raise ConfigError(f"{path}: claim {name}: check: {e}") from None
+        claims.append(claim)
+    if not claims:
+        raise ConfigError(f"{path}: no [[claim]] in it")
+    if twice := {c.id for c in claims if sum(d.id == c.id for d in claims) > 1}:
+        raise ConfigError(f"{path}: claim {min(twice)}: its id is taken")
+    return claims
+
+
+def experiments(claims: list[Claim]) -> list[str]:
+    """The configs whose runs the claims rest on, each once."""
+    return list(dict.fromkeys(c.arguments["config"] for c in claims if "config" in c.arguments))
+
+
+def measure(claim: Claim, root: Path) -> Finding:
+    """Measure one claim from the results under `root` and from mathematics.
+
+    Raises:
+        ConfigError: if the check does not take the claim's arguments.
+    """
+    try:
+        parts = CHECKS[claim.check](root=root, **claim.arguments)
+    except NotMeasured as e:
+        parts = [Part("the evidence is there", None, str(e))]
+    except TypeError as e:
+        if "argument" not in str(e):
+            raise
+        raise ConfigError(f"claim {claim.id}: with: {e}") from None
+    return Finding(claim, parts)
+
+
+# ---- mathematics -----------------------------------------------------------------------------
+
+
+def static_gap(root: Path, largest: int, largest_dense: int) -> list[Part]:
+    """1 - rho of the static exponential graph against 2 / (1 + ceil(log2 n)), every n."""
+    sizes = np.arange(2, largest + 1)
+    gaps = np.array([1 - rho(static_exponential(int(n)).at(0)) for n in sizes])
+    excess = gaps - [theory.static_exponential_gap(int(n)) for n in sizes]
+    even, odd = excess[sizes % 2 == 0], excess[(sizes % 2 == 1)]
+    dense = []
+    for n in range(2, largest_dense + 1):
+        W = static_exponential(n).at(0)
+        norm = np.linalg.norm(W.dense() - 1 / n, ord=2)
+        values = np.linalg.eigvals(W.dense() - 1 / n)
+        dense.append(abs(norm - np.abs(values).max()))
+    return [
+        Part(
+            f"equality for every even n up to {largest}",
+            bool(np.abs(even).max() < ROUNDING),
+            f"largest difference {np.abs(even).max():.1e}",
+        ),
+        Part(
+            f"larger for every odd n from 3 to {largest}",
+            bool(odd.min() > ROUNDING),
+            f"smallest excess {odd.min():.4f}, at n = {sizes[sizes % 2 == 1][odd.argmin()]}",
+        ),
+        Part(
+            f"|W - J|_2 = rho for every n up to {largest_dense}, dense linear algebra",
+            max(dense) < 1e-10,
+            f"largest difference {max(dense):.1e}",
+        ),
+    ]
+
+
+def exact_averaging(
+    root: Path, largest: int, largest_orders: int, residuals: dict[str, float]
+) -> list[Part]:
+    """Products of one-peer exponential matrices against J."""
+    powers = [2**t for t in range(1, largest.bit_length()) if 2**t <= largest]
+    starts = [
+        contraction(window_of(one_peer_exponential(n), start, ceil_log2(n)))
+        for n in powers
+        for start in range(2 * ceil_log2(n))
+    ]
+    ordered, orders = [], 0
+    for n in (n for n in powers if n <= largest_orders):
+        steps = window_of(one_peer_exponential(n), 0, ceil_log2(n))
+        for order in itertools.permutations(steps):
+            ordered.append(contraction(order))
+            orders += 1
+    measured = {n: contraction(window_of(one_peer_exponential(n), 0, ceil_log2(n)))
+                for n in map(int, residuals)}  # fmt: skip
+    apart = max(abs(measured[int(n)] - value) for n, value in residuals.items())
+    others = [n for n in range(3, 200) if n & (n - 1)]
+    smallest = min(contraction(window_of(one_peer_exponential(n), 0, ceil_log2(n))) for n in others)
+    return [
+        Part(
+            f"log2 n steps average exactly from {len(starts)} starts, n = 2 ... {powers[-1]}",
+            max(starts) < ROUNDING,
+            f"largest |product - J|_2 {max(starts):.1e}",
+        ),
+        Part(
+            f"in every order of the log2 n matrices, n up to {largest_orders}",
+            max(ordered) < ROUNDING,
+            f"{orders} orders, largest |product - J|_2 {max(ordered):.1e}",
+        ),
+        Part(
+            "not for n off the powers of two",
+            smallest > 1e-3,
+            f"n = 3 ... 199: smallest |product - J|_2 over a period {smallest:.4f}",
+        ),
+        Part(
+            f"with the residuals computed elsewhere, {len(residuals)} n",
+            apart < 5e-5,
+            f"largest difference {apart:.1e}, as n = 6: {measured.get(6, math.nan):.5f}",
+        ),
+    ]
+
+
+def uniform_sampling(root: Path, nodes: list[int], steps: int) -> list[Part]:
+    """The worst Fourier mode under one-peer graphs drawn uniformly, step by step."""
+    parts = []
+    for n in nodes:
+        tau = ceil_log2(n)
+        topology = build("one_peer_exponential_uniform", n, seed=0)
+        factors = []
+        for k in range(steps):
+            values = np.abs(topology.at(k).eigenvalues()[1:]) ** 2
+            factors.append(values)
+        means = np.mean(factors, axis=0)
+        worst = int(means.argmax())
+        found = mean_interval(np.array(factors)[:, worst])
+        predicted = theory.uniform_sampling_contraction(n)
+        period = contraction(window_of(topology, 0, tau))
+        # the largest of n - 1 noisy means is compared: two intervals' width
+        near = abs(found.mean - predicted) < 2 * found.half_width + ROUNDING
+        parts.append(
+            Part(
+                f"n = {n}: worst mode contracts by 1 - 1/{tau} = {predicted:.4f} in mean square",
+                bool(near),
+                f"{found.mean:.4f} ± {found.half_width:.4f} over {steps} draws; "
+                f"|product of the first {tau} - J|_2 {period:.3f}",
+            )
+        )
+    return parts
+
+
+def communication(root: Path, nodes: int, engines: str) -> list[Part]:
+    """Bytes that the engines count, in messages of one model a step."""
+    expected = {
+        "one_peer_exponential": (1, 1),
+        "static_exponential": (ceil_log2(nodes), ceil_log2(nodes)),
+        "ring": (2, 2),
+        "grid": (2, 4),
+        "torus": (2, 4),
+        "half_random": (0.4 * nodes, 0.75 * nodes),
+        "star": (nodes - 1, nodes - 1),
+    }
+    parts = []
+    for name, (low, high) in expected.items():
+        topology = build(name, nodes, seed=0)
+        engine, x = Embedded(topology), torch.zeros(nodes, 10)
+        steps = topology.period or 10
+        for k in range(steps):
+            x = engine.mixer(k)(x)
+        sent = int(engine.sent.max()) / (steps * x[0].nbytes)
+        wanted = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        parts.append(
+            Part(
+                f"{name_of(name)}, n = {nodes}: {wanted} messages from the busiest rank",
+                low <= sent <= high,
+                f"{sent:.2f} counted by the embedded engine",
+            )
+        )
+    parts.append(_engines_count_alike(Path(engines)))
+    return parts
+
+
+def _engines_count_alike(path: Path) -> Part:
+    text = "BlueFog, mpi4py and Horovod engines count the embedded engine's bytes"
+    if not path.exists():
+        return Part(text, None, f"{path} is not there: `make engines-agree` makes it")
+    found = pd.read_csv(path)
+    equal = found["bytes"] == found["bytes_embedded"]
+    return Part(
+        text,
+        bool(equal.all()),
+        f"{int(equal.sum())} of {len(found)} runs of {found['ranks'].nunique()} sizes ({path})",
+    )
+
+
+# ---- transient iterations --------------------------------------------------------------------
+
+
+def _measured_transients(root: Path, config: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    experiment, summary = _finished(root, config)
+    return transients(summary, results.curves(experiment.runs, root), experiment.table), tuple(
+        summary["key"]
+    )
+
+
+def _finished(root: Path, config: str) -> tuple[Experiment, pd.DataFrame]:
+    """An experiment all of whose runs are there.
+
+    Raises:
+        NotMeasured: naming the command that makes the others.
+    """
+    experiment = load(config)
+    summary = results.summary(experiment.runs, root)
+    missing = int((summary["status"] == "missing").sum())
+    if missing:
+        raise NotMeasured(
+            f"{missing} of {len(summary)} runs of {config} are missing: `make claims`"
+        )
+    return experiment, summary
+
+
+def _local_exponent(sizes: np.ndarray, orders: np.ndarray) -> float:
+    """The exponent of the power law nearest to `orders` at these n."""
+    return power_law(sizes, orders).exponent
+
+
+def same_iterations(root: Path, config: str, order: float, logarithms: float) -> list[Part]:
+    """Exponents of one-peer and static graphs against n^order log2^logarithms n, and each other."""
+    measured, runs = _measured_transients(root, config)
+    parts, slopes = [], {}
+    for name in ("one_peer_exponential", "static_exponential"):
+        at = measured[measured["topology"] == name]
+        slope = slopes[name] = transient_exponent(at)
+        if slope is None:
+            raise NotMeasured(f"fewer than three n of {name} have transient iterations")
+        sizes = fitted(at)["nodes"].to_numpy(dtype=float)
+        claimed = _local_exponent(sizes, sizes**order * np.log2(sizes) ** logarithms)
+        parts.append(
+            Part(
+                f"{name_of(name)}: no steeper than n^{order:g} log2^{logarithms:g} n, which is "
+                f"n^{claimed:.2f} at n = {sizes.min():.0f} ... {sizes.max():.0f}",
+                slope.low <= claimed,
+                f"measured n^{slope}, {slope.count} n",
+                runs,
+            )
+        )
+    one, static = slopes.values()
+    parts.append(
+        Part(
+            "their exponents agree: the intervals overlap",
+            one.low <= static.high and static.low <= one.high,
+            f"{one} and {static}",
+            runs,
+        )
+    )
+    table = measured.pivot(index="nodes", columns="topology", values="transient")
+    both = table[["one_peer_exponential", "static_exponential"]].dropna()
+    both = both[(both > 0).all(axis=1)]
+    ratios = both["one_peer_exponential"] / both["static_exponential"]
+    parts.append(
+        Part(
+            "the same number, within a factor of two, at equal n",
+            bool((ratios <= 2).all()) if len(ratios) else None,
+            "one-peer over static: "
+            + ", ".join(f"{ratio:.1f} at n = {n}" for n, ratio in ratios.items()),
+            runs,
+        )
+    )
+    return parts
+
+
+def fewer_iterations(root: Path, config: str) -> list[Part]:
+    """Transient iterations at equal n: bootstrap intervals that do not overlap decide."""
+    measured, runs = _measured_transients(root, config)
+    at = {(row.topology, int(row.nodes)): row for row in measured.itertuples()}
+    parts = []
+    for ours in ("static_exponential", "one_peer_exponential"):
+        for other in ("ring", "star", "grid", "torus"):
+            common = sorted(n for t, n in at if t == ours and (other, n) in at)
+            pairs = [(n, at[ours, n], at[other, n]) for n in common]
+            told = [f"n = {n}: {_steps(a)} against {_steps(b)}" for n, a, b in pairs]
+            holds = [_high(a) < _low(b) for _, a, b in pairs]
+            parts.append(
+                Part(
+                    f"{name_of(ours)} before {name_of(other)}",
+                    all(holds) if holds else None,
+                    "; ".join(told) or "no n in common",
+                    runs,
+                )
+            )
+    return parts
+
+
+def _steps(row: Any) -> str:
+    return f"> {row.steps}" if pd.isna(row.transient) else f"{row.transient:.0f}"
+
+
+def _low(row: Any) -> float:
+    return row.steps if pd.isna(row.low) else row.low
+
+
+def _high(row: Any) -> float:
+    return math.inf if pd.isna(row.high) else row.high
+
+
+def rates(root: Path, config: str) -> list[Part]:
+    """Measured exponents against the upper bound's and against the noise model's."""
+    measured, runs = _measured_transients(root, config)
+    parts = []
+    for name, at in measured.groupby("topology", sort=False):
+        slope = transient_exponent(at)
+        if slope is None:
+            parts.append(Part(name_of(name), None, "fewer than three n with transient iterations"))
+            continue
+        sizes = fitted(at)["nodes"].astype(int).to_numpy()
+        bound = [theory.transient_order(name, n) for n in sizes]
+        noise = [theory.noise_transient(build(name, n)) for n in sizes]
+        steepest = _local_exponent(sizes, np.array(bound))
+        parts.append(
+            Part(
+                f"{name_of(name)}: no steeper than the bound, n^{steepest:.2f} at these n",
+                slope.low <= steepest,
+                f"measured n^{slope} at n = {', '.join(map(str, sizes))}; noise model "
+                f"n^{_local_exponent(sizes, np.array(noise)):.2f}",
+                runs,
+            )
+        )
+    return parts
+
+
+# ---- accuracy --------------------------------------------------------------------------------
+
+
+def _difference(
+    summary: pd.DataFrame, ours: dict[str, object], theirs: dict[str, object]
+) -> tuple[Any, tuple[str, ...]]:
+    """Paired difference in accuracy between the runs with these values, and their keys."""
+    sides = []
+    for where in (ours, theirs):
+        side = summary
+        for key, value in where.items():
+            side = side[side[key] == value]
+        if not len(side) or (side["status"] != "done").any():
+            raise NotMeasured(f"no finished runs for {where}, or some diverged")
+        sides.append(side.set_index("seed"))
+    a, b = sides
+    keys = tuple([*a["key"], *b["key"]])
+    return paired(a[ACCURACY], b[ACCURACY].loc[a.index]), keys
+
+
+def as_accurate(
+    root: Path, config: str, topologies: list[str], reference: str, margin: float
+) -> list[Part]:
+    """Non-inferiority: the whole 95 % interval of the difference lies above -margin points."""
+    _, summary = _finished(root, config)
+    parts = []
+    for name in topologies:
+        for n in sorted(summary["nodes"].unique()):
+            found, keys = _difference(
+                summary, {"topology": name, "nodes": n}, {"topology": reference, "nodes": n}
+            )
+            parts.append(
+                Part(
+                    f"{name_of(name)}, {n} nodes: not more than {margin:g} point below "
+                    f"{name_of('psgd' if reference == 'fully_connected' else reference)}",
+                    found.low > -margin,
+                    f"difference {found}, {found.count} seeds",
+                    keys,
+                )
+            )
+    return parts
+
+
+def more_accurate(
+    root: Path, config: str, nodes: list[int], topologies: list[str], than: list[str]
+) -> list[Part]:
+    """The whole 95 % interval of the difference lies above zero."""
+    _, summary = _finished(root, config)
+    parts = []
+    for name, other, n in itertools.product(topologies, than, nodes):
+        found, keys = _difference(
+            summary, {"topology": name, "nodes": n}, {"topology": other, "nodes": n}
+        )
+        parts.append(
+            Part(
+                f"{name_of(name)} above {name_of(other)}, {n} nodes",
+                found.low > 0,
+                f"difference {found}, {found.count} seeds",
+                keys,
+            )
+        )
+    return parts
+
+
+def momentum(
+    root: Path, config: str, partition: str, margin: float, better: list[str], alike: list[str]
+) -> list[Part]:
+    """Each algorithm minus vanilla DmSGD on the same graph and seeds."""
+    _, summary = _finished(root, config)
+    parts = []
+    for topology in ("static_exponential", "one_peer_exponential"):
+        for name in (*better, *alike):
+            where = {"topology": topology, "problem.partition": partition}
+            found, keys = _difference(
+                summary,
+                {**where, "algorithm": name},
+                {**where, "algorithm": "vanilla_dmsgd"},
+            )
+            holds = found.low > 0 if name in better else found.low > -margin and found.high < margin
+            wanted = "above" if name in better else f"within {margin:g} point of"
+            parts.append(
+                Part(
+                    f"{name_of(name)} {wanted} vanilla DmSGD, {name_of(topology)}",
+                    holds,
+                    f"difference {found}, {found.count} seeds",
+                    keys,
+                )
+            )
+    return parts
+
+
+# ---- time ------------------------------------------------------------------------------------
+
+
+def fastest(root: Path, measured: list[str], from_elements: int, hours: str) -> list[Part]:
+    """Steps on the virtual cluster, and the cost model's hours beside the published ones."""
+    parts = []
+    for path in measured:
+        if not Path(path).exists():
+            raise NotMeasured(f"{path} is not there: `make testbed` makes it")
+        table = pd.read_csv(path)
+        table = table[table["elements"] >= from_elements]
+        times = table.pivot_table(index=["ranks", "elements"], columns="averaging", values="ms")
+        others = times[["BlueFog allreduce", "Horovod allreduce", "ring", "static exponential"]]
+        quotient = (others.min(axis=1) / times["one-peer exponential"]).dropna()
+        parts.append(
+            Part(
+                f"fastest averaging from {from_elements:,} elements on, {Path(path).parent.name}",
+                bool((quotient > 1).all()),
+                "next fastest over one-peer: "
+                + ", ".join(f"{q:.2f} at {size:,.0f}" for (_, size), q in quotient.items()),
+            )
+        )
+    parts.append(_fastest_in_hours(Path(hours)))
+    return parts
+
+
+def _fastest_in_hours(path: Path) -> Part:
+    raise NotImplementedError
+
+
+CHECKS: dict[str, Callable[..., list[Part]]] = {
+    f.__name__: f
+    for f in (
+        static_gap,
+        exact_averaging,
+        uniform_sampling,
+        communication,
+        same_iterations,
+        fewer_iterations,
+        rates,
+        as_accurate,
+        more_accurate,
+        momentum,
+        fastest,
+    )
+}
