@@ -4,12 +4,14 @@
     python scripts/engines_agree.py --ranks 4 --quick    # a part, and nothing is written
 
 Each combination trains 100 steps from the same config and seed on the embedded engine and as a
-real MPI job on BlueFog, mpi4py and, where it averages exactly, Horovod. Compared are the final
-parameters of every worker: |x - x_embedded| / |x_embedded|, the largest over the workers, and the
-bytes counted. Exit status 1 if any is above the tolerance.
+real MPI job on BlueFog, mpi4py and, where it averages exactly, Horovod; some also with the ranks
+in servers of two. Compared are the final parameters of every worker: |x - x_embedded| /
+|x_embedded|, the largest over the workers, and the bytes counted. Exit status 1 if any is above
+the tolerance.
 """
 
 import argparse
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -27,31 +29,40 @@ from expograph.topology import TOPOLOGIES, build
 from expograph.train import train
 
 STEPS, QUICK_STEPS = 100, 20
+ON_SERVERS = ("static_exponential", "one_peer_exponential")
 QUICK = "random_match"  # what --quick trains with every algorithm
 TOLERANCE = 1e-5
 PROBLEM = {"kind": "classification", "dataset": "digits", "batch_size": 8, "partition": "label"}
 
 
 def combinations(n: int, seed: int, model: str, quick: bool = False) -> list[Run]:
-    """A run of every algorithm on every topology that it is defined for."""
-    runs = []
-    for name, algorithm in ALGORITHMS.items():
-        for topology in ("fully_connected",) if algorithm.exact else TOPOLOGIES:
-            if quick and topology != QUICK and name not in ("psgd", "dmsgd"):
-                continue
-            values = {
+    """A run of every algorithm on every topology that it is defined for, and some on servers."""
+    chosen = [
+        (name, topology, 1)
+        for name, algorithm in ALGORITHMS.items()
+        for topology in (("fully_connected",) if algorithm.exact else TOPOLOGIES)
+        if not quick or topology == QUICK or name in ("psgd", "dmsgd")
+    ]
+    if n >= 4 and n % 2 == 0:
+        chosen += [("psgd", "fully_connected", 2)]
+        chosen += itertools.product(("dmsgd", "vanilla_dmsgd"), ON_SERVERS, (2,))
+    return [
+        Run.model_validate(
+            {
                 "problem": {**PROBLEM, "model": model, "weight_decay": 1e-3},
                 "topology": topology,
-                "nodes": n,
+                "nodes": n // local_size,
+                "local_size": local_size,
                 "algorithm": name,
                 "steps": QUICK_STEPS if quick else STEPS,
                 "lr": 0.02,
-                "beta": 0.9 if algorithm.momentum else 0.0,
+                "beta": 0.9 if ALGORITHMS[name].momentum else 0.0,
                 "seed": seed,
                 "record_every": STEPS,
             }
-            runs.append(Run.model_validate(values))
-    return runs
+        )
+        for name, topology, local_size in chosen
+    ]
 
 
 def final_models(run: Run, engine: engines.Engine) -> tuple[torch.Tensor, int]:
@@ -66,7 +77,7 @@ def worker(seed: int, model: str, quick: bool, out: Path) -> None:
     rows = []
     with Job() as job:
         for run in combinations(job.size, seed, model, quick):
-            topology = build(run.topology, job.size, seed)
+            topology = build(run.topology, run.nodes, seed, run.local_size)
             models = {}
             names = [name for name in engines.ENGINES if name != "horovod" or is_exact(run)]
             for name in names:
@@ -79,11 +90,10 @@ def worker(seed: int, model: str, quick: bool, out: Path) -> None:
                 reference, counted = models.pop("embedded")
                 for name, (x, sent) in models.items():
                     error = ((x - reference).norm(dim=1) / reference.norm(dim=1)).max()
-                    rows.append(
-                        (run.algorithm, run.topology, run.nodes, name, float(error), sent, counted)
-                    )
+                    what = (run.algorithm, run.topology, run.ranks, run.local_size, name)
+                    rows.append((*what, float(error), sent, counted))
     if rows:
-        columns = ["algorithm", "topology", "ranks", "engine", "difference"]
+        columns = ["algorithm", "topology", "ranks", "local_size", "engine", "difference"]
         columns += ["bytes", "bytes_embedded"]
         pd.DataFrame(rows, columns=columns).to_csv(out, index=False, float_format="%.3g")
 
@@ -108,7 +118,8 @@ def write(found: pd.DataFrame, folder: Path, seed: int, model: str) -> None:
         f"{found['topology'].nunique()} topologies after {STEPS} steps of the {model} model "
         f"(float32) on digits sorted by label, seed {seed}; {len(found)} comparisons, tolerance "
         f"{TOLERANCE:g}. "
-        "Horovod averages exactly: fully_connected only. Every combination is in agree.csv.\n\n"
+        "Horovod averages exactly: fully_connected only. On servers of two ranks: parallel SGD, "
+        "DmSGD and vanilla DmSGD on the exponential graphs. Every combination is in agree.csv.\n\n"
         f"{table.to_markdown(index=False, disable_numparse=True)}\n\n"
         f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}; "
         "`make engines-agree`\n"

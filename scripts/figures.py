@@ -1,8 +1,8 @@
 """Draw the figures from the committed results and the topologies alone; trains nothing.
 
-    python scripts/figures.py                        # all of them
-    python scripts/figures.py transients             # one
-    python scripts/figures.py --config transients    # only print the config whose runs it shows
+python scripts/figures.py                        # all of them
+python scripts/figures.py transients             # one
+python scripts/figures.py --config transients    # only print the config whose runs it shows
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Run configs as MPI jobs, one job for each number of nodes: `make reproduce-table ENGINE=bluefog`.
+"""Run configs as MPI jobs, one job for each number of ranks: `make reproduce-table ENGINE=bluefog`.
 
     python scripts/launch.py --engine bluefog --np 8 configs/table2.toml
     python scripts/launch.py --engine mpi --np 16 --hostfile hosts configs/table2.toml seed=0
 
-A job has a rank for every node, so the config's runs of 4, 8, ... nodes are jobs of 4, 8, ...
-ranks; those of more than --np nodes are left out, and said to be. bluefog is started by bfrun,
-mpi and horovod (parallel SGD only) by mpirun. The first job that fails ends this, with its exit
-status.
+A job has a rank for every node (local_size of them where servers have several GPUs), so the
+config's runs of 4, 8, ... nodes are jobs of 4, 8, ... ranks; those of more than --np ranks are left
+out, and said to be. bluefog is started by bfrun, mpi and horovod (parallel SGD only) by mpirun.
+The first job that fails ends this, with its exit status.
 """
 
 import argparse
@@ -68,12 +68,12 @@ def main() -> int:
         if not paths:
             raise ConfigError(f"{words[0]}: expected a config file, as configs/table2.toml")
         overrides = [w for w in words if w not in paths]
-        counts = {run.nodes for path in paths for run in load(path, overrides).runs}
+        counts = {run.ranks for path in paths for run in load(path, overrides).runs}
         jobs = sorted(n for n in counts if n <= arguments.np)
         if not jobs:
-            raise ConfigError(f"--np {arguments.np}: the smallest run has {min(counts)} nodes")
+            raise ConfigError(f"--np {arguments.np}: the smallest run has {min(counts)} ranks")
         if left := sorted(counts - set(jobs)):
-            print(f"left out, more than {arguments.np} ranks: runs of {left} nodes", flush=True)
+            print(f"left out, more than {arguments.np} ranks: runs of {left}", flush=True)
         for n in jobs:
             command = launcher(arguments.engine, n, arguments.hostfile)
             command += [sys.executable, str(TRAIN), *words, *options]

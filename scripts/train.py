@@ -6,8 +6,8 @@
 
 Finished runs are used again. `key=value` words override the config; what they make goes to
 results/<name>_custom/ and leaves results/<name>/ alone. `engine=` alone is no variation: its
-results go to results/<name>_<engine>/. Under an MPI launcher the runs whose number of nodes is
-the number of ranks are done. Exit status: 0 all runs finished (a diverged run is a result),
+results go to results/<name>_<engine>/. Under an MPI launcher the runs that have its number of
+ranks, nodes x local_size, are done. Exit status: 0 all runs finished (a diverged run is a result),
 1 some failed, 2 the config is wrong, 130 interrupted.
 """
 
@@ -21,15 +21,14 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from expograph import data, results, scenes
 from expograph import job as jobs
-from expograph import results
 from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
-from expograph.data import load as load_data
 from expograph.memory import keep_freed_memory
 from expograph.progress import SweepProgress
 from expograph.report.experiment import write_report
-from expograph.sweep import Outcome, execute_all, sweep
+from expograph.sweep import Outcome, cost, execute_all, sweep
 
 
 def check_machine(runs: list[Run]) -> None:
@@ -38,13 +37,15 @@ def check_machine(runs: list[Run]) -> None:
     Raises:
         ConfigError, DataUnavailable: in one line, before anything runs.
     """
-    images = [run for run in runs if run.problem.kind == "classification"]
+    images = [run for run in runs if hasattr(run.problem, "dataset")]
     names = {run.problem.dataset for run in images}
-    sizes = {name: len(load_data(name).train_labels) for name in names}
+    loaders = {**data.DATASETS, **scenes.DATASETS}
+    loads = {name: scenes.load if name in scenes.DATASETS else data.load for name in loaders}
+    sizes = {name: len(loads[name](name).train_labels) for name in names}
     for run in images:
         size = sizes[run.problem.dataset]
-        if run.nodes > size:
-            raise ConfigError(f"nodes: {run.nodes} nodes cannot share {size} training images")
+        if run.ranks > size:
+            raise ConfigError(f"nodes: {run.ranks} workers cannot share {size} training images")
     if any(run.device == "cuda" for run in runs) and not torch.cuda.is_available():
         raise ConfigError("device: 'cuda' was asked for, and torch sees no GPU; use device=cpu")
 
@@ -66,18 +67,18 @@ def for_this_job(runs: list[Run], console: Console) -> list[Run]:
                 "process; add engine=bluefog (or mpi, horovod), or launch it without MPI"
             )
         return runs
-    fitting = [run for run in runs if run.nodes == (ranks or 1)]
-    others = Counter(run.nodes for run in runs if run.nodes != (ranks or 1))
+    fitting = [run for run in runs if run.ranks == (ranks or 1)]
+    others = Counter(run.ranks for run in runs if run.ranks != (ranks or 1))
     if not fitting:
         n, engine = min(others), runs[0].engine
         here = f"this job has {ranks}" if ranks else "this process was not launched by MPI"
         raise ConfigError(
-            f"nodes: engine {engine} needs a rank a node, {here}: "
+            f"nodes: engine {engine} needs nodes x local_size ranks, {here}: "
             f"bfrun -np {n} python scripts/train.py ... engine={engine}"
         )
     if others:
-        counts = ", ".join(f"{count} of {n} nodes" for n, count in sorted(others.items()))
-        console.print(f"left to jobs with another number of ranks: runs {counts}")
+        counts = ", ".join(f"{count} of {n}" for n, count in sorted(others.items()))
+        console.print(f"left to jobs with another number of ranks: {counts}")
     return fitting
 
 
@@ -116,9 +117,17 @@ def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console)
 def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
     """The embedded engine: a pool of processes on this machine."""
     check_machine(runs)
+    todo = [run for run in runs if arguments.force or not results.load(run, arguments.results)]
+    if todo:
+        processes = min(arguments.jobs or os.cpu_count() or 1, len(todo))
+        minutes = sum(map(cost, todo)) / processes / 60
+        about = f"{minutes:.0f} minutes" if minutes > 1.5 else f"{60 * minutes:.0f} seconds"
+        count = f"{len(todo)} of {len(runs)} runs to do"
+        console.print(f"{count}, about {about} on {processes} cores of a usual machine")
     with SweepProgress(runs, console) as progress:
+        left = {run.key for run in todo}
         for run in runs:
-            if not arguments.force and results.load(run, arguments.results):
+            if run.key not in left:
                 progress.reuse(run)
         return sweep(runs, arguments.results, arguments.jobs, arguments.force, progress)
 

@@ -16,11 +16,12 @@ import torch
 from expograph import data, engines
 from expograph.algorithms import ALGORITHMS
 from expograph.config import Run
+from expograph.engines.embedded import Embedded
 from expograph.job import Job
 from expograph.mixing import OnePeer
 from expograph.problems import convex
 from expograph.sweep import execute
-from expograph.topology import TOPOLOGIES, Topology, build
+from expograph.topology import TOPOLOGIES, Topology, build, hierarchical
 from expograph.train import train
 
 FOUND = next(
@@ -90,19 +91,21 @@ def diverge(job: Job, rank: str, results: str) -> None:
     tell(job, status=status)
 
 
-def mismatch(job: Job, kind: str) -> None:
+def mismatch(job: Job, kind: str, local_size: str) -> None:
     """Ranks that disagree on the schedule, at step 2 of a period of 3."""
-    good = build("one_peer_exponential", job.size)
+    size = int(local_size)
+    good = build("one_peer_exponential", job.size // size)
 
     def at(k: int):
         W = good.at(k)
-        if k % 3 == 2 and kind == "source" and job.rank == 1:
+        if k % 3 == 2 and kind == "source" and job.rank == size:
             return OnePeer(W.permutation[0][::-1].copy())
         if k % 3 == 2 and kind == "weights":
             W = type(W)(W.n, {**W.weights, 0: 0.6})
         return W
 
-    engines.build("bluefog", Topology("custom", job.size, 3, at), job)
+    custom = hierarchical(Topology("custom", good.n, 3, at), size)
+    engines.build("bluefog", custom, job)
 
 
 def alone(job: Job) -> None:
@@ -159,6 +162,48 @@ def peers(job: Job, accumulation: str) -> None:
         run = run_of(job.size, problem=problem, steps=8, engine=name)
         list(train(run, engine=engine))
     tell(job, **heard)
+
+
+def servers(job: Job, local_size: str) -> None:
+    """Trains on servers of several ranks; the largest relative difference from embedded.
+
+    Embedded is checked against dense products elsewhere. Also how far models of one server are
+    apart, whether the bytes are equal, and whether BlueFog's own machines were used.
+    """
+    size = int(local_size)
+    told = {"difference": 0.0, "spread": 0.0, "bytes_equal": True, "runs": 0}
+    for name, algorithm, topology in (
+        (name, algorithm, topology)
+        for name in ("bluefog", "mpi")
+        for algorithm in ("dmsgd", "vanilla_dmsgd", "psgd", "dsgd_awc")
+        for topology in ("static_exponential", "one_peer_exponential", "random_match", "star")
+    ):
+        if algorithm == "psgd":
+            topology = "fully_connected"
+        run = run_of(
+            job.size // size,
+            local_size=size,
+            topology=topology,
+            algorithm=algorithm,
+            beta=0.0 if algorithm == "dsgd_awc" else 0.9,
+            lr=0.02,
+            engine=name,
+        )
+        built = build(topology, run.nodes, 0, size)
+        engine = engines.build(name, built, job)
+        *_, ours = train(run, engine=engine)
+        x, sent = engine.gather(ours.x), engine.gather(engine.sent)
+        reference = Embedded(built)
+        *_, theirs = train(run, engine=reference)
+        difference = (x - theirs.x).norm(dim=1) / theirs.x.norm(dim=1)
+        told["difference"] = max(told["difference"], float(difference.max()))
+        if algorithm in ("dmsgd", "vanilla_dmsgd"):  # the models leave a step averaged
+            rows = x.unflatten(0, (-1, size))
+            told["spread"] = max(told["spread"], float((rows - rows[:, :1]).abs().max()))
+        told["bytes_equal"] &= sent.tolist() == reference.sent.tolist()
+        told["runs"] += 1
+    told["on_hosts"] = engines.build("bluefog", built, job)._on_hosts
+    tell(job, **told)
 
 
 def soak(job: Job, calls: str) -> None:

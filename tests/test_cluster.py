@@ -81,6 +81,35 @@ def test_engines_agree_with_the_embedded_one(ranks, tmp_path):
     assert "worst difference" in done.stdout
 
 
+@pytest.mark.parametrize(("ranks", "local_size"), [(4, 2), (8, 2), (6, 3), (2, 2)])
+def test_servers_of_several_ranks_agree_with_the_embedded_engine(ranks, local_size):
+    """Ranks of one host as several servers; as one server, the last, every average is exact."""
+    told = case(ranks, "servers", str(local_size))
+    assert told["runs"] == 32 and told["on_hosts"] == (ranks == local_size)
+    assert told["difference"] < 1e-12 and told["spread"] == 0 and told["bytes_equal"]
+
+
+def test_servers_that_are_hosts_use_bluefogs_machines(tmp_path):
+    """Daemons of this machine that Open MPI, and so BlueFog, takes for four hosts."""
+    agent = tmp_path / "agent"
+    agent.write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')  # instead of ssh: drops the host
+    agent.chmod(0o755)
+    settings = {
+        "plm_rsh_agent": agent,
+        "btl": "tcp,self",  # shared memory would mix the hosts up
+        "btl_tcp_if_include": "lo",
+        "oob_tcp_if_include": "lo",
+    }
+    options = [word for key, value in settings.items() for word in ("--mca", key, str(value))]
+    hosts = ["--prefix", str(BIN.parent), "-H", ",".join(f"127.0.0.{h}:2" for h in range(11, 15))]
+    worker = [sys.executable, WORKER, "servers", "2"]
+    done = launch(8, *options, *hosts, *worker, launcher="mpirun")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["runs"] == 32 and told["on_hosts"]
+    assert told["difference"] < 1e-12 and told["spread"] == 0 and told["bytes_equal"]
+
+
 CONFIG = """
 name = "pair"
 [run]
@@ -137,6 +166,24 @@ def test_a_config_runs_unchanged_and_leaves_the_same_curves(config, tmp_path, en
     again = launch(2, *TRAIN, *words, f"engine={engine}", launcher=launcher)
     assert "3 used again" in again.stdout
     assert not list(results.glob("runs/.*"))
+
+
+@pytest.mark.parametrize("engine", ["bluefog", "mpi"])
+def test_a_config_with_servers_runs_as_a_job_of_all_ranks(config, tmp_path, engine):
+    words = [str(config), "nodes=2", "local_size=2", "problem.model=linear"]
+    words += ["--results", str(tmp_path)]
+    done = launch(4, *TRAIN, *words, f"engine={engine}")
+    assert done.returncode == 0, done.stderr
+    subprocess.run([*TRAIN, *words, "--jobs", "1"], cwd=ROOT, check=True, capture_output=True)
+    ours = pd.read_csv(tmp_path / f"pair_{engine}_custom" / "runs.csv")
+    theirs = pd.read_csv(tmp_path / "pair_custom" / "runs.csv")
+    for column in ("consensus_distance", "train_loss", "bytes_sent_max", "bytes_sent_mean"):
+        assert len(ours) == 3 and ours[column].tolist() == pytest.approx(
+            theirs[column].tolist(), rel=1e-5, abs=1e-9
+        )
+    assert (ours["bytes_sent_mean"] == ours["bytes_sent_max"] / 2).all()  # leaders only
+    wrong = launch(2, *TRAIN, *words, f"engine={engine}")
+    assert wrong.returncode == 2 and "this job has 2: bfrun -np 4" in wrong.stderr
 
 
 def test_horovod_is_parallel_sgd(config, tmp_path):
@@ -217,14 +264,17 @@ def test_a_rank_that_never_starts_is_named():
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "local_size", "said"),
     [
-        ("source", "custom, step 2: rank 1 waits for rank 2, which sends to [6]"),
-        ("weights", "custom, step 2: weights of rank 0 sum to 1.1"),
+        ("source", 1, "custom, step 2: rank 1 waits for rank 2, which sends to [6]"),
+        ("weights", 1, "custom, step 2: weights of rank 0 sum to 1.1"),
+        ("source", 2, "custom, step 2: rank 0 sends to rank 2, which waits for nobody"),
+        ("weights", 2, "custom, step 2: weights of rank 0 sum to 1.1"),
     ],
 )
-def test_a_schedule_on_which_ranks_disagree_is_found_before_the_first_step(kind, said):
-    done = launch(8, sys.executable, WORKER, "mismatch", kind, EXPOGRAPH_TIMEOUT="30")
+def test_a_schedule_on_which_ranks_disagree_is_found_before_the_first_step(kind, local_size, said):
+    words = ["mismatch", kind, str(local_size)]
+    done = launch(8, sys.executable, WORKER, *words, EXPOGRAPH_TIMEOUT="30")
     assert done.returncode != 0 and said in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -237,7 +287,7 @@ def test_nan_on_one_rank_stops_all_with_the_status_diverged(tmp_path):
 
 
 def test_an_interrupted_job_keeps_what_is_finished_and_goes_on(config, tmp_path):
-    words = [*TRAIN, str(config), "engine=bluefog", "--results", str(tmp_path), "steps=60"]
+    words = [*TRAIN, str(config), "engine=bluefog", "--results", str(tmp_path), "steps=300"]
     process = start(2, *words)
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and not list(tmp_path.glob("runs/*/run.json")):

@@ -1,14 +1,46 @@
-"""The alpha-beta model against arithmetic by hand, and the fit against a link made up here."""
+"""The cost model against arithmetic by hand, and its fits against parameters made up here."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expograph.cost_model import Link, fit, mean_step_seconds, step_seconds
-from expograph.topology import build
+from expograph.config import ConfigError
+from expograph.cost_model import (
+    ALL_REDUCES,
+    Cluster,
+    Link,
+    Workload,
+    averaging_seconds,
+    calibrated,
+    fit,
+    fit_cluster,
+    fit_term,
+    iteration_seconds,
+    iterations,
+    mean_step_seconds,
+    step_seconds,
+    training_hours,
+)
+from expograph.report.cost_figures import node_hours, speed_up_map
+from expograph.topology import DETERMINISTIC, build
 
 LINK = Link(alpha=1e-3, beta=8e-9)  # 1 ms, 1 Gbit/s
+FREE = Link(0.0, 0.0)
+WORKLOAD = Workload(message=100e6, samples=1_281_167, epochs=90)
+CLUSTER = Cluster(
+    gpus=8, batch=32, sample_seconds=1e-2, between=Link(1e-3, 0.32e-9), inside=Link(1e-5, 1e-11)
+)
+SCRIPT, CONFIG = Path("scripts/cost_model.py"), Path("configs/cost_model.toml")
+PUBLISHED = Path("configs/published.toml")
 
 
 @pytest.mark.parametrize(
@@ -53,3 +85,264 @@ def test_fit_of_noisy_times_is_never_negative():
     for _ in range(50):
         link = fit(sizes, 1e-9 * sizes * rng.lognormal(0, 0.5, len(sizes)))
         assert link.alpha >= 0 and link.beta >= 0
+
+
+# ---- all-reduces and one more term ----
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ring", 14 * 1e-3 + 1.75 * 32e-3),
+        ("recursive doubling", 3 * (1e-3 + 32e-3)),
+        ("tree", 6 * 1e-3 + 2 * 32e-3),
+    ],
+)
+def test_all_reduces_of_eight_ranks(name, expected):
+    all_reduce = ALL_REDUCES[name]
+    assert all_reduce(8, 4_000_000, LINK) == pytest.approx(expected)
+    assert all_reduce(1, 4_000_000, LINK) == 0
+    found = mean_step_seconds(build("fully_connected", 8), 4_000_000, LINK, all_reduce=all_reduce)
+    assert found == pytest.approx(expected)
+
+
+@given(st.floats(0, 10), st.integers(0, 2**32 - 1))
+def test_a_term_that_is_there_is_found(c, seed):
+    known, term = np.random.default_rng(seed).uniform(0.5, 2, (2, 6))
+    assert fit_term(known, term, known + c * term) == pytest.approx(c, abs=1e-9)
+    assert fit_term(known, term, known - 0.1 * term) == 0  # seconds cannot be saved by a cost
+
+
+# ---- one iteration ----
+
+
+def test_an_iteration_by_hand():
+    local = 14 * (1e-5 + 1e-11 * 100e6 / 8) + 1e-5 + 1e-11 * 100e6
+    across = 1e-3 + 3 * 32e-3  # three messages of 32 ms
+    topology = build("static_exponential", 8)
+    assert averaging_seconds(CLUSTER, WORKLOAD, topology) == pytest.approx(local + across)
+    seconds = iteration_seconds(CLUSTER, WORKLOAD, topology)
+    assert seconds == pytest.approx(0.32 + local + across)
+    assert iterations(CLUSTER, WORKLOAD, 8) == pytest.approx(90 * 1_281_167 / 2048)
+    hours = 90 * 1_281_167 / 2048 * seconds / 3600
+    assert training_hours(CLUSTER, WORKLOAD, topology) == pytest.approx(hours)
+
+
+def test_one_server_averages_inside_and_one_gpu_not_at_all():
+    alone = build("fully_connected", 1)
+    local = 14 * (1e-5 + 1e-11 * 100e6 / 8)  # and no broadcast: nothing came from elsewhere
+    assert averaging_seconds(CLUSTER, WORKLOAD, alone) == pytest.approx(local)
+    single = CLUSTER._replace(gpus=1)
+    assert averaging_seconds(single, WORKLOAD, alone) == 0
+    across = averaging_seconds(single, WORKLOAD, build("one_peer_exponential", 4))
+    assert across == pytest.approx(1e-3 + 32e-3)
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+@pytest.mark.parametrize("n", [1, 2, 6, 16])
+def test_without_a_networks_cost_an_iteration_is_its_compute(name, n):
+    free = CLUSTER._replace(between=FREE, inside=FREE)
+    assert iteration_seconds(free, WORKLOAD, build(name, n)) == pytest.approx(0.32, rel=1e-12)
+
+
+clusters = st.builds(
+    Cluster,
+    gpus=st.integers(1, 16),
+    batch=st.integers(1, 256),
+    sample_seconds=st.floats(1e-5, 1e-1),
+    between=st.builds(Link, st.floats(0, 1e-1), st.floats(0, 1e-7)),
+    inside=st.builds(Link, st.floats(0, 1e-3), st.floats(0, 1e-9)),
+    overlap=st.floats(0, 1),
+    all_reduce=st.sampled_from(list(ALL_REDUCES.values())),
+)
+
+
+# from 3 nodes on: over two, one-peer is W = J, which every engine computes as an all-reduce
+@given(clusters, st.integers(3, 64), st.sampled_from(list(DETERMINISTIC)))
+def test_one_peer_is_never_slower_an_iteration(cluster, n, other):
+    one_peer = iteration_seconds(cluster, WORKLOAD, build("one_peer_exponential", n))
+    assert one_peer <= iteration_seconds(cluster, WORKLOAD, build(other, n)) * (1 + 1e-12)
+
+
+@given(clusters, st.sampled_from(["ring", "fully_connected", "one_peer_exponential"]))
+def test_what_overlaps_hides_behind_the_gradient_and_no_further(cluster, name):
+    topology = build(name, 8)
+    compute = cluster.batch * cluster.sample_seconds
+    averaging = averaging_seconds(cluster, WORKLOAD, topology)
+
+    def seconds(phi):
+        return iteration_seconds(cluster._replace(overlap=phi), WORKLOAD, topology)
+
+    assert seconds(0.0) == pytest.approx(compute + averaging)
+    assert seconds(1.0) == pytest.approx(max(compute, averaging))
+    phi = cluster.overlap
+    assert seconds(phi) == pytest.approx(max(compute + (1 - phi) * averaging, averaging))
+
+
+def test_an_averaging_of_constant_cost_scales_perfectly_and_a_ring_all_reduce_does_not():
+    def node_hours_of(name, n):
+        return n * training_hours(CLUSTER, WORKLOAD, build(name, n))
+
+    small, large = (node_hours_of("one_peer_exponential", n) for n in (4, 512))
+    assert large == pytest.approx(small)
+    # 2 (n - 1) latencies of 1 ms beside 0.32 s of compute
+    assert node_hours_of("fully_connected", 512) > 2 * node_hours_of("fully_connected", 4)
+
+
+def test_large_graphs_are_never_written_out():
+    for name in ("fully_connected", "ring", "static_exponential", "one_peer_exponential"):
+        topology = build(name, 4096)
+        assert iteration_seconds(CLUSTER, WORKLOAD, topology) > 0.32
+        for k in range(topology.period):  # an (n, n) all-to-all would be 16 million entries
+            assert "csr" not in vars(topology.at(k)), name
+
+
+# ---- parameters from hours ----
+
+
+@given(clusters, st.sampled_from(["ring", "fully_connected", "one_peer_exponential"]))
+def test_calibration_gives_the_hours_it_was_given(cluster, name):
+    topology = build(name, 4)
+    hours = training_hours(cluster, WORKLOAD, topology)
+    hidden = cluster.overlap * averaging_seconds(cluster, WORKLOAD, topology)
+    if hidden >= 0.999 * cluster.batch * cluster.sample_seconds:
+        return  # gamma leaves no trace in such hours, or nearly none
+    found = calibrated(cluster._replace(sample_seconds=1.0), WORKLOAD, topology, hours)
+    assert training_hours(found, WORKLOAD, topology) == pytest.approx(hours)
+
+
+def test_calibration_refuses_hours_that_averaging_alone_takes():
+    with pytest.raises(ValueError, match="no time to compute"):
+        calibrated(CLUSTER, WORKLOAD, build("ring", 4), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "alpha", "phi"),
+    [(1e-2, 2e-3, 0.0), (1e-2, 2e-3, 0.4), (3e-3, 1e-4, 0.7), (2e-2, 0.0, 0.2), (5e-3, 5e-3, 0.1)],
+)
+def test_the_fit_recovers_the_parameters_that_made_the_hours(gamma, alpha, phi):
+    between = Link(alpha, CLUSTER.between.beta)
+    truth = CLUSTER._replace(sample_seconds=gamma, between=between, overlap=phi)
+    cells = [
+        (name, n)
+        for name in ("fully_connected", "ring", "one_peer_exponential")
+        for n in (4, 8, 16, 32)
+    ]
+    hours = {cell: training_hours(truth, WORKLOAD, build(*cell)) for cell in cells}
+    start = CLUSTER._replace(sample_seconds=1.0)  # what it starts from must not matter
+    found = fit_cluster(start, WORKLOAD, hours)
+    assert found.sample_seconds == pytest.approx(gamma, rel=1e-4)
+    assert found.between.alpha == pytest.approx(alpha, rel=1e-3, abs=1e-7)
+    assert found.overlap == pytest.approx(phi, abs=1e-3)
+    assert found.between.beta == CLUSTER.between.beta
+
+
+def test_the_fit_is_the_nearest_to_hours_that_no_parameters_make():
+    rng = np.random.default_rng(0)
+    cells = [(name, n) for name in ("fully_connected", "ring") for n in (4, 8, 16)]
+    hours = {
+        cell: training_hours(CLUSTER, WORKLOAD, build(*cell)) * rng.lognormal(0, 0.1)
+        for cell in cells
+    }
+
+    def cost(cluster):
+        return sum(
+            (training_hours(cluster, WORKLOAD, build(*cell)) / h - 1) ** 2
+            for cell, h in hours.items()
+        )
+
+    found = fit_cluster(CLUSTER, WORKLOAD, hours)
+    assert 0 <= found.overlap <= 1 and found.between.alpha >= 0
+    for factor in (0.99, 1.01):
+        alpha = factor * found.between.alpha + (factor - 1) * 1e-6
+        slower = Link(max(0.0, alpha), found.between.beta)
+        assert cost(found) <= cost(found._replace(between=slower)) + 1e-12
+        gamma = factor * found.sample_seconds
+        assert cost(found) <= cost(found._replace(sample_seconds=gamma))
+        phi = min(1.0, max(0.0, found.overlap + factor - 1))
+        assert cost(found) <= cost(found._replace(overlap=phi)) + 1e-12
+
+
+def test_published_hours_are_read_and_stand_beside_their_accuracies():
+    tables = tomllib.loads(PUBLISHED.read_text())
+    hours = tables["imagenet_resnet50_hours"]["cells"]
+    accuracies = tables["imagenet_resnet50"]["cells"]
+    assert {k: list(v) for k, v in hours.items()} == {k: list(v) for k, v in accuracies.items()}
+    work = {name: [int(n) * float(h) for n, h in cells.items()] for name, cells in hours.items()}
+    assert work["fully_connected"] == pytest.approx([46.4, 50.4, 59.2, 70.4])
+    assert work["ring"] == pytest.approx([46.4, 52, 52.8, 57.6])
+    assert work["one_peer_exponential"] == pytest.approx([44.4, 45.6, 44.8, 48])
+
+
+# ---- figures, config and script ----
+
+
+def test_the_map_hatches_exactly_the_cells_where_nothing_is_gained():
+    frame = pd.DataFrame([[1.0, 1.04, 1.06], [1.2, 3.0, 40.0]], index=[64, 128])
+    frame.columns = [1.0, 10.0, 100.0]
+    figure = speed_up_map({"a": frame}, nothing_gained=1.05)
+    hatched = [p for p in figure.axes[0].patches if p.get_hatch()]
+    assert [p.get_xy() for p in hatched] == [(-0.5, -0.5), (0.5, -0.5)]
+    texts = {t.get_text() for t in figure.axes[0].texts}
+    assert {"1.00", "1.04", "1.06", "40"} <= texts
+
+
+def test_the_hours_are_drawn_as_node_hours():
+    cells = pd.DataFrame(
+        {"topology": "ring", "nodes": [4, 8], "published": [3.0, 2.0], "fitted": [2.0, 1.0]}
+    )
+    figure = node_hours(cells, {"fitted": "-"})
+    drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    assert drawn["fitted"] == [8.0, 8.0]
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("cost_model_script", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_config_is_read():
+    given_ = script().read(CONFIG)
+    assert given_.workload.parameters * given_.workload.bytes_per_parameter == 102_228_128
+    assert given_.cluster.gbit == 25
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("batch = 32", 'batch = "32"', "cluster.batch"),
+        ("batch = 32", "bach = 32", "cluster.bach: unknown key; did you mean batch?"),
+        ("gbit = 25.0", "gbit = -1.0", "cluster.gbit"),
+        ("[reference]", "[referenze]", "referenze: unknown key; did you mean reference?"),
+        ("epochs = 90", "epochs = ", "not valid TOML"),
+        ("nothing_gained = 1.05", "nothing_gained = 0.5", "beyond.nothing_gained"),
+    ],
+)
+def test_a_wrong_config_is_one_line_that_names_file_and_key(tmp_path, old, new, message):
+    path = tmp_path / "wrong.toml"
+    text = CONFIG.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError) as caught:
+        script().read(path)
+    line = str(caught.value)
+    assert line.startswith(f"{path}: ") and message in line and "\n" not in line
+
+
+def test_the_committed_table_follows_from_the_committed_measurements(tmp_path):
+    shutil.copytree("results/bench_comm", tmp_path / "bench_comm")
+    command = [sys.executable, str(SCRIPT), "--results", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("table.csv", "heatmap.csv"):
+        made, committed = (root / "cost_model" / name for root in (tmp_path, Path("results")))
+        assert made.read_text() == committed.read_text(), f"{name}: run `make cost-model`"
+
+
+def test_without_measurements_the_script_says_what_makes_them(tmp_path):
+    command = [sys.executable, str(SCRIPT), "--results", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "make bench-comm" in done.stderr and done.stderr.count("\n") == 1

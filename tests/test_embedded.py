@@ -36,6 +36,42 @@ def test_mixing_equals_dense_products_over_many_steps(name, n, d, rowwise_from, 
         embedded.ROWWISE_FROM = before
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(TOPOLOGIES),
+    st.integers(1, 9),
+    st.integers(2, 5),
+    st.sampled_from([1, 7, 40]),
+    st.sampled_from([1, 10**9]),
+)
+def test_servers_mix_as_kronecker_products_and_their_rows_are_equal(
+    name, servers, local_size, d, rowwise_from
+):
+    before, embedded.ROWWISE_FROM = embedded.ROWWISE_FROM, rowwise_from
+    try:
+        engine = Embedded(build(name, servers, 5, local_size))
+        between = build(name, servers, 5)
+        inside = np.full((local_size, local_size), 1 / local_size)
+        x = np.random.default_rng(5).standard_normal((servers * local_size, d))
+        ours = torch.from_numpy(x.copy())
+        noise = np.random.default_rng(6).standard_normal((6, *x.shape))
+        for k in range(6):
+            x = np.kron(between.at(k).dense(), inside) @ (x + noise[k])
+            ours = engine.mixer(k)(ours + torch.from_numpy(noise[k]))
+            np.testing.assert_allclose(ours.numpy(), x, atol=1e-12)
+            rows = ours.unflatten(0, (servers, local_size))
+            assert (rows == rows[:, :1]).all()
+    finally:
+        embedded.ROWWISE_FROM = before
+
+
+def test_leaders_send_for_their_servers():
+    engine = Embedded(build("one_peer_exponential", 4, local_size=2))
+    for k in range(3):
+        engine.mixer(k)(torch.zeros(8, 100, dtype=torch.float32))
+    assert engine.sent.tolist() == [3 * 400, 0] * 4
+
+
 def test_several_arrays_in_one_call_are_mixed_each():
     engine, W = Embedded(build("static_exponential", 6)), build("static_exponential", 6).at(0)
     a, b = torch.randn(6, 5), torch.randn(6, 3)

@@ -24,7 +24,7 @@ def run(script: str, *words: str, **environment: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["configs/table2.toml", "--np", "2"], "--np 2: the smallest run has 4 nodes"),
+        (["configs/table2.toml", "--np", "2"], "--np 2: the smallest run has 4 ranks"),
         (["configs/tabel2.toml", "--np", "8"], "configs/tabel2.toml: No such file"),
         (["topology=ring", "--np", "8"], "expected a config file"),
         (["configs/table2.toml", "--np", "8", "--hostfile", "nowhere"], "nowhere: no such file"),
@@ -67,7 +67,7 @@ def test_a_job_for_each_number_of_nodes_up_to_np(tmp_path, engine, expected):
     assert [call.split()[2] for call in calls] == ["4", "8", "16"]
     assert all(word in call for call in calls for word in [*expected, "seed=0"])
     assert all(f"engine={engine}" in call for call in calls)
-    assert "more than 16 ranks: runs of [32] nodes" in done.stdout
+    assert "more than 16 ranks: runs of [32]" in done.stdout
 
 
 @pytest.mark.parametrize(

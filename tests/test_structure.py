@@ -8,10 +8,10 @@ import expograph
 ROOT = Path(expograph.__file__).parent
 LAYERS = [  # a module may import from its own layer's left, never from its right
     {"names", "randomness", "memory", "algorithms", "flat", "job", "testbed"},
-    {"mixing", "models"},
+    {"mixing", "models", "detectors"},
     {"topology"},
     {"spectral", "cost_model", "statistics", "data", "partition", "batches"},
-    {"images", "generated", "theory"},
+    {"images", "scenes", "generated", "theory"},
     {"engines"},
     {"config"},
     {"step_size", "problems"},

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expograph.mixing import OnePeer
+from expograph.mixing import OnePeer, bytes_sent
 from expograph.topology import (
     TOPOLOGIES,
     build,
@@ -26,10 +26,17 @@ def neighbors(name: str, n: int) -> list[set[int]]:
     return [set(W.sources(i)) for i in range(n)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(TOPOLOGIES), sizes, st.integers(0, 10**9), st.integers(0, 200))
-def test_every_step_is_doubly_stochastic_and_its_views_agree(name, n, seed, k):
-    W = build(name, n, seed).at(k)
+@settings(max_examples=90, deadline=None)
+@given(
+    st.sampled_from(TOPOLOGIES),
+    sizes,
+    st.sampled_from([1, 1, 2, 3]),
+    st.integers(0, 10**9),
+    st.integers(0, 200),
+)
+def test_every_step_is_doubly_stochastic_and_its_views_agree(name, n, local_size, seed, k):
+    W = build(name, n, seed, local_size).at(k)
+    n *= local_size
     dense = W.dense()
     assert dense.shape == (n, n) and (dense >= 0).all()
     np.testing.assert_allclose(dense.sum(axis=0), 1, atol=1e-12)
@@ -188,3 +195,50 @@ def test_equal_to_bluefog(n):
                 send, receive = next(schedule)
                 assert ours.at(k).destinations(rank) == send
                 assert list(ours.at(k).sources(rank)) == receive
+
+
+# ---- servers of several ranks ----
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(TOPOLOGIES), st.integers(1, 12), st.integers(1, 5), st.integers(0, 50))
+def test_servers_are_a_kronecker_product(name, n, local_size, k):
+    servers, ranks = build(name, n, seed=3), build(name, n, 3, local_size)
+    inside = np.full((local_size, local_size), 1 / local_size)
+    W = ranks.at(k)
+    np.testing.assert_allclose(W.dense(), np.kron(servers.at(k).dense(), inside), atol=1e-15)
+    assert (ranks.n, ranks.period, ranks.local_size) == (n * local_size, servers.period, local_size)
+    assert W.local_size == local_size
+    exact = np.allclose(W.dense(), 1 / W.n)
+    assert W.is_exact_average <= exact
+    assert W.is_exact_average or name != "fully_connected"
+
+
+@pytest.mark.parametrize(("n", "exact"), [(2, True), (4, True), (6, False), (8, True)])
+@pytest.mark.parametrize("local_size", [1, 2, 8])
+def test_one_peer_averages_exactly_over_log2_servers_steps(n, exact, local_size):
+    ranks = build("one_peer_exponential", n, local_size=local_size)
+    tau = ceil_log2(n)
+    product = np.linalg.multi_dot(
+        [*(ranks.at(k).dense() for k in range(3, 3 + tau)), np.eye(ranks.n)]
+    )
+    assert np.allclose(product, 1 / ranks.n, atol=1e-15) == exact
+    if tau > 1:
+        assert not np.allclose(product, ranks.at(0).dense())
+
+
+def test_bytes_are_the_leaders():
+    """By hand: 4 servers of 2; static exponential sends to 2 servers, one-peer to 1."""
+    for name, each in (("static_exponential", 200), ("one_peer_exponential", 100)):
+        assert bytes_sent(build(name, 4, local_size=2).at(1), 100).tolist() == [each, 0] * 4
+    exact = build("fully_connected", 4, local_size=2).at(0)
+    assert bytes_sent(exact, 100).tolist() == [150, 0] * 4  # 2 (4 - 1) / 4 messages
+    assert bytes_sent(build("ring", 1, local_size=3).at(0), 100).tolist() == [0, 0, 0]
+    star = bytes_sent(build("star", 3, local_size=2).at(0), 10)
+    assert star.tolist() == [20, 0, 10, 0, 10, 0]
+
+
+@pytest.mark.parametrize("local_size", [0, -1])
+def test_a_server_has_a_rank(local_size):
+    with pytest.raises(ValueError, match="a server needs at least 1 rank"):
+        build("ring", 4, local_size=local_size)

@@ -20,7 +20,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args
 
 from pydantic import (
     BaseModel,
@@ -31,8 +31,10 @@ from pydantic import (
     model_validator,
 )
 
+from expograph import data, scenes
 from expograph.algorithms import ALGORITHMS
-from expograph.data import DATASETS, FOLDERS, SIZES
+from expograph.data import DATASETS, FOLDERS
+from expograph.detectors import DETECTORS
 from expograph.engines import ENGINES
 from expograph.models import BATCH_NORM, MODELS
 from expograph.names import closest, known
@@ -51,6 +53,10 @@ METRICS = {  # what a table may show, and how it is headed
     "accuracy_worker_mean": "test accuracy (%), mean over the local models",
     "accuracy_worker_worst": "test accuracy (%) of the worst local model",
     "accuracy_worker_best": "test accuracy (%) of the best local model",
+    "map_50": "mAP (%) at IoU 0.5 of the averaged model",
+    "map": "mAP (%) over IoU 0.5 to 0.95 of the averaged model",
+    "map_50_worker_mean": "mAP (%) at IoU 0.5, mean over the local models",
+    "map_50_worker_worst": "mAP (%) at IoU 0.5 of the worst local model",
     "test_loss_averaged": "test cross-entropy of the averaged model",
     "train_loss": "training loss of the last step, mean over the workers",
     "consensus_distance": "consensus distance, 1/n sum of |x_i - x_bar|^2",
@@ -110,17 +116,33 @@ class LeastSquares(_Synthetic):
         return self
 
 
-class Classification(_Strict):
-    """Images, divided over the workers; cross-entropy; mini-batches without replacement."""
+class _Sharded(_Strict):
+    """What the problems on real images share: the data divided over the workers."""
 
-    kind: Literal["classification"]
     dataset: str
     model: str
     partition: str = "iid"
     alpha: float | None = Field(None, gt=0, description="of the Dirichlet partition")
     batch_size: int = Field(32, ge=1, description="samples per worker per gradient")
-    accumulation: int = Field(1, ge=1, description="gradients averaged per worker per step")
     weight_decay: float = Field(0.0, ge=0, description="on matrices only, not on biases or norms")
+
+    @field_validator("partition")
+    @classmethod
+    def _partition(cls, value: str) -> str:
+        return known("partition", value, PARTITIONS)
+
+    @model_validator(mode="after")
+    def _alpha_with_dirichlet(self) -> "_Sharded":
+        if (self.partition == "dirichlet") != (self.alpha is not None):
+            raise ValueError("alpha goes with partition = 'dirichlet', and only with it")
+        return self
+
+
+class Classification(_Sharded):
+    """Images, divided over the workers; cross-entropy; mini-batches without replacement."""
+
+    kind: Literal["classification"]
+    accumulation: int = Field(1, ge=1, description="gradients averaged per worker per step")
     augment: Literal["none", "crop_flip", "resized_crop_flip"] = "none"
     image_size: int | None = Field(None, ge=32, description="side, for data sets of any size: 224")
 
@@ -134,21 +156,10 @@ class Classification(_Strict):
     def _model(cls, value: str) -> str:
         return known("model", value, MODELS)
 
-    @field_validator("partition")
-    @classmethod
-    def _partition(cls, value: str) -> str:
-        return known("partition", value, PARTITIONS)
-
-    @model_validator(mode="after")
-    def _alpha_with_dirichlet(self) -> "Classification":
-        if (self.partition == "dirichlet") != (self.alpha is not None):
-            raise ValueError("alpha goes with partition = 'dirichlet', and only with it")
-        if self.model in BATCH_NORM and self.batch_size < 2:
-            raise ValueError("batch norm needs a batch_size of at least 2")
-        return self
-
     @model_validator(mode="after")
     def _fitting_images(self) -> "Classification":
+        if self.model in BATCH_NORM and self.batch_size < 2:
+            raise ValueError("batch norm needs a batch_size of at least 2")
         fitting = "resized_crop_flip" if self.dataset in FOLDERS else "crop_flip"
         if self.augment not in ("none", fitting):
             raise ValueError(f"augment for {self.dataset} is 'none' or {fitting!r}")
@@ -157,7 +168,41 @@ class Classification(_Strict):
         return self
 
 
-Problem = Annotated[Logistic | LeastSquares | Classification, Field(discriminator="kind")]
+class Detection(_Sharded):
+    """Boxes around objects; the sum of a detector's losses."""
+
+    kind: Literal["detection"]
+    flip: bool = Field(False, description="mirror each training image with probability 1/2")
+    backbone_weights: str | None = Field(None, description="a state_dict of torchvision's resnet50")
+    min_size: int = Field(800, ge=32, description="pixels of an image's shorter side")
+    max_size: int = Field(1333, ge=32, description="most pixels of its longer side")
+
+    @field_validator("dataset")
+    @classmethod
+    def _dataset(cls, value: str) -> str:
+        return known("dataset", value, scenes.DATASETS)
+
+    @field_validator("model")
+    @classmethod
+    def _model(cls, value: str) -> str:
+        return known("model", value, DETECTORS)
+
+    @model_validator(mode="after")
+    def _fitting_model(self) -> "Detection":
+        small = self.model.endswith("_small")
+        if small != (self.dataset == "fashion_scenes"):
+            raise ValueError(f"model: {self.model} is not made for the images of {self.dataset}")
+        if small and self.model_fields_set & {"backbone_weights", "min_size", "max_size"}:
+            raise ValueError(
+                "backbone_weights, min_size and max_size are for the ResNet-50 detectors"
+            )
+        if self.min_size > self.max_size:
+            raise ValueError("min_size must not be above max_size")
+        return self
+
+
+KINDS = (Logistic, LeastSquares, Classification, Detection)
+Problem = Annotated[Union[KINDS], Field(discriminator="kind")]  # noqa: UP007
 
 
 class Run(_Strict):
@@ -252,6 +297,8 @@ class Run(_Strict):
         """A short name for people: progress lines and error messages."""
         problem = getattr(self.problem, "model", self.problem.kind)
         where = f"{self.topology}, {self.nodes} nodes"
+        if self.local_size > 1:
+            where += f" of {self.local_size} ranks"
         if self.engine != "embedded":
             where += f", {self.engine}"
         return f"{self.algorithm} on {where}, {problem}, seed {self.seed} (run {self.key})"
@@ -353,6 +400,7 @@ def _keys(swept: str) -> list[str]:
     return [key.strip() for key in swept.split(",")]
 
 
+SIZES = data.SIZES | scenes.SIZES  # training images
 EPOCHS = {"epochs": "steps", "warmup_epochs": "warmup_steps", "decay_epochs": "decay_steps"}
 
 
@@ -423,7 +471,7 @@ def _check_table(path: Path, file: _File, runs: list[Run]) -> None:
     for key in file.table.compare:
         check("table.compare", "key", key, file.table.rows)
     if file.table.kind != "pivot":
-        if any(run.problem.kind == "classification" for run in runs):
+        if any(isinstance(run.problem, _Sharded) for run in runs):
             raise ConfigError(
                 f"{path}: table.kind: transients need problems with a known minimiser"
             )
@@ -484,7 +532,7 @@ def _suggestion(model: type[BaseModel], where: list[str], values: dict[str, Any]
     """The closest key that is allowed where an unknown one stood, and where it belongs."""
     problem = values.get("problem")
     kind = problem.get("kind") if isinstance(problem, dict) else None
-    kinds = {"logistic": Logistic, "least_squares": LeastSquares, "classification": Classification}
+    kinds = {get_args(k.model_fields["kind"].annotation)[0]: k for k in KINDS}
     inner = kinds[kind].model_fields if isinstance(kind, str) and kind in kinds else {}
     allowed = list(model.model_fields)
     if model is Run:

@@ -1,19 +1,29 @@
-"""What one averaging step costs on a network: the alpha-beta model.
+"""What averaging and training cost on a network: the alpha-beta-gamma model.
 
 A message of m bytes takes alpha + beta m seconds on its link. A rank's messages of one step
 share its link, so they follow each other; their latencies overlap.
 
     neighbours   alpha + degree beta m, degree the larger of the busiest rank's in and out
-    all-reduce   2 (n - 1) (alpha + beta m / n), a ring
+    all-reduce   2 (n - 1) (alpha + beta m / n), a ring; `ALL_REDUCES` has others
+
+An iteration of training on n servers of g GPUs, b samples a GPU, gamma seconds a sample:
+
+    compute    gamma b
+    averaging  all-reduce inside each server, the step between servers, broadcast inside
+    iteration  compute + averaging - min(phi averaging, compute)
+
+phi in [0, 1] is the share of the averaging that can hide behind the gradient. An iteration's
+seconds say nothing about how many iterations an accuracy takes.
 """
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares, nnls
 
-from expograph.mixing import Mixing
-from expograph.topology import Topology
+from expograph.mixing import Circulant, Mixing
+from expograph.topology import Topology, build, ceil_log2
 
 
 class Link(NamedTuple):
@@ -28,6 +38,35 @@ class Link(NamedTuple):
     beta: float
 
 
+# ---- one averaging step ----
+
+
+def ring_all_reduce(n: int, message: float, link: Link) -> float:
+    """2 (n - 1) (alpha + beta m / n). Ref: Patarasuk & Yuan 2009."""
+    return 2 * (n - 1) * (link.alpha + link.beta * message / n)
+
+
+def recursive_doubling(n: int, message: float, link: Link) -> float:
+    """ceil(log2 n) (alpha + beta m): whole messages to the rank whose number differs in a bit."""
+    return ceil_log2(n) * (link.alpha + link.beta * message)
+
+
+def tree_all_reduce(n: int, message: float, link: Link) -> float:
+    """2 (ceil(log2 n) alpha + beta m): up and down pipelined trees at full bandwidth.
+
+    Ref: Sanders, Speck & Traeff 2009, two-tree algorithms.
+    """
+    return 2 * (ceil_log2(n) * link.alpha + link.beta * message) if n > 1 else 0.0
+
+
+AllReduce = Callable[[int, float, Link], float]  # ranks, bytes, link -> seconds
+ALL_REDUCES: dict[str, AllReduce] = {
+    "ring": ring_all_reduce,
+    "recursive doubling": recursive_doubling,
+    "tree": tree_all_reduce,
+}
+
+
 def fit(sizes: np.ndarray, seconds: np.ndarray) -> Link:
     """The link for which messages of `sizes` bytes take `seconds`, by relative least squares.
 
@@ -40,18 +79,156 @@ def fit(sizes: np.ndarray, seconds: np.ndarray) -> Link:
     return Link(float(alpha / scale[0]), float(beta / scale[1]))
 
 
-def step_seconds(W: Mixing, message: int, link: Link) -> float:
+def fit_term(known: np.ndarray, term: np.ndarray, seconds: np.ndarray) -> float:
+    """c >= 0 for which known + c term is nearest to `seconds`, by relative least squares.
+
+    All arrays have shape (k,). Tells whether one more term explains what a formula misses.
+    """
+    known, term, seconds = (np.asarray(a, dtype=float) for a in (known, term, seconds))
+    slope, missing = term / seconds, 1 - known / seconds
+    return max(0.0, float(slope @ missing / (slope @ slope)))
+
+
+def step_seconds(
+    W: Mixing, message: float, link: Link, all_reduce: AllReduce = ring_all_reduce
+) -> float:
     """Seconds to average `message` bytes a rank once with W."""
     if W.n == 1:
         return 0.0
     if W.is_exact_average:
-        return 2 * (W.n - 1) * (link.alpha + link.beta * message / W.n)
-    in_degrees = np.diff(W.csr.indptr) - (W.csr.diagonal() != 0)
-    degree = int(max(W.out_degrees.max(), in_degrees.max()))
+        return all_reduce(W.n, message, link)
+    out_degree = in_degree = int(W.out_degrees.max())
+    if not isinstance(W, Circulant):  # in which every rank hears as many as hear it
+        in_degree = int((np.diff(W.csr.indptr) - (W.csr.diagonal() != 0)).max())
+    degree = max(out_degree, in_degree)
     return (link.alpha + link.beta * message * degree) if degree else 0.0
 
 
-def mean_step_seconds(topology: Topology, message: int, link: Link, steps: int = 64) -> float:
+def mean_step_seconds(
+    topology: Topology,
+    message: float,
+    link: Link,
+    steps: int = 64,
+    all_reduce: AllReduce = ring_all_reduce,
+) -> float:
     """`step_seconds` averaged over the topology's period, or over `steps` random ones."""
     counted = range(topology.period or steps)
-    return float(np.mean([step_seconds(topology.at(k), message, link) for k in counted]))
+    return float(
+        np.mean([step_seconds(topology.at(k), message, link, all_reduce) for k in counted])
+    )
+
+
+# ---- one iteration, one training ----
+
+
+class Workload(NamedTuple):
+    """What is trained.
+
+    Attributes:
+        message: bytes of the model, averaged once an iteration.
+        samples: of the training set.
+        epochs: passes over it, by all GPUs together.
+    """
+
+    message: float
+    samples: int
+    epochs: float
+
+
+class Cluster(NamedTuple):
+    """Servers of equal make; the topology's nodes are servers.
+
+    Attributes:
+        gpus: in a server.
+        batch: samples a GPU takes in an iteration.
+        sample_seconds: gamma, seconds a GPU takes for one of them; what else an iteration costs
+            whatever the topology, such as reading images, is in it too.
+        between: the link of a server to the others.
+        inside: the link of a GPU to the others in its server.
+        overlap: phi in [0, 1], the share of the averaging that can hide behind the gradient.
+        all_reduce: how parallel SGD averages between servers.
+    """
+
+    gpus: int
+    batch: int
+    sample_seconds: float
+    between: Link
+    inside: Link
+    overlap: float = 0.0
+    all_reduce: AllReduce = ring_all_reduce
+
+
+def averaging_seconds(cluster: Cluster, workload: Workload, topology: Topology) -> float:
+    """Seconds of an iteration's averaging, none of it hidden; topology.n servers."""
+    message, inside = workload.message, cluster.inside
+    local = ring_all_reduce(cluster.gpus, message, inside)
+    if topology.n > 1 and cluster.gpus > 1:  # what one GPU heard goes to the others
+        local += inside.alpha + inside.beta * message
+    across = mean_step_seconds(topology, message, cluster.between, all_reduce=cluster.all_reduce)
+    return local + across
+
+
+def iteration_seconds(cluster: Cluster, workload: Workload, topology: Topology) -> float:
+    """Seconds of one iteration on topology.n servers."""
+    compute = cluster.sample_seconds * cluster.batch
+    averaging = averaging_seconds(cluster, workload, topology)
+    return compute + averaging - min(cluster.overlap * averaging, compute)
+
+
+def iterations(cluster: Cluster, workload: Workload, nodes: int) -> float:
+    """epochs samples / (nodes gpus batch), a fraction as it comes."""
+    return workload.epochs * workload.samples / (nodes * cluster.gpus * cluster.batch)
+
+
+def training_hours(cluster: Cluster, workload: Workload, topology: Topology) -> float:
+    """Hours of the whole training on topology.n servers."""
+    seconds = iteration_seconds(cluster, workload, topology)
+    return iterations(cluster, workload, topology.n) * seconds / 3600
+
+
+# ---- from published hours to parameters ----
+
+
+def calibrated(cluster: Cluster, workload: Workload, topology: Topology, hours: float) -> Cluster:
+    """`cluster` with the sample_seconds for which the training takes `hours`, all else kept.
+
+    Raises:
+        ValueError: if what of the averaging cannot hide takes as long, or longer.
+    """
+    iteration = 3600 * hours / iterations(cluster, workload, topology.n)
+    averaging = averaging_seconds(cluster, workload, topology)
+    compute = iteration - (1 - cluster.overlap) * averaging
+    if compute <= 0 or compute < cluster.overlap * averaging:
+        raise ValueError(f"{hours} h leave no time to compute: averaging takes {averaging:.3g} s")
+    return cluster._replace(sample_seconds=compute / cluster.batch)
+
+
+def fit_cluster(
+    cluster: Cluster, workload: Workload, hours: Mapping[tuple[str, int], float]
+) -> Cluster:
+    """`cluster` with sample_seconds, between.alpha and overlap fitted to all `hours` together.
+
+    Relative least squares, one set of parameters for every cell; everything else is kept.
+
+    Args:
+        hours: (topology, nodes) -> hours of the training.
+    """
+    cells = [(build(name, n), value) for (name, n), value in hours.items()]
+    # as if nothing but computing took time: the largest sample_seconds that can be
+    gamma = min(3600 * h / iterations(cluster, workload, t.n) for t, h in cells) / cluster.batch
+    alpha = gamma * cluster.batch / 100  # both are units, so that the search is among ones
+
+    def at(x: np.ndarray) -> Cluster:
+        between = Link(float(x[1]) * alpha, cluster.between.beta)
+        return cluster._replace(
+            sample_seconds=float(x[0]) * gamma, between=between, overlap=float(x[2])
+        )
+
+    def errors(x: np.ndarray) -> np.ndarray:
+        found = at(x)
+        return np.array([training_hours(found, workload, t) / h - 1 for t, h in cells])
+
+    starts = [(0.8, a, phi) for a in (0.01, 1.0) for phi in (0.1, 0.5, 0.9)]  # it has kinks
+    bounds = ([0, 0, 0], [np.inf, np.inf, 1])
+    options = {"bounds": bounds, "ftol": 1e-14, "xtol": 1e-14, "gtol": 1e-14}
+    return at(min((least_squares(errors, s, **options) for s in starts), key=lambda r: r.cost).x)

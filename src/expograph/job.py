@@ -98,6 +98,7 @@ class Job:
         self._waiting: tuple[str, float] | None = None
         self._doing: tuple[object, ...] = ("start-up",)
         self._said: list[Any] = []
+        self._groups: dict[int, Any] = {}
         with _start_watch(self.limit):
             self._mpi = _initialise()
             world = self._mpi.COMM_WORLD
@@ -163,6 +164,13 @@ class Job:
         wire = value.detach().cpu().contiguous()
         self.wait(self.comm.Ibcast(wire.numpy(), root=0).Test, what)
         return wire.to(value.device)
+
+    def group(self, size: int) -> Any:
+        """The communicator of this rank's group of `size` ranks in a row; every rank asks."""
+        if size not in self._groups:
+            with self.waiting("the groups of ranks"):
+                self._groups[size] = self.comm.Split(self.rank // size)
+        return self._groups[size]
 
     def once_per_host(self, function: Callable[[], Value], what: str) -> Value:
         """`function()` on every rank; the others of a host begin when its first has finished."""

@@ -2,15 +2,16 @@
 
 `W[i, j]` is the weight that rank i puts on what it receives from rank j, so that one step is
 `x <- W @ x` and rows are receivers. (BlueFog's `topology_util` stores the transpose: its rows
-are senders.) Three forms, one interface: `Circulant` for graphs that look the same from every
-rank, `OnePeer` for steps in which every rank hears at most one other, `Sparse` for the rest.
+are senders.) One interface, four forms: `Circulant` for graphs that look the same from every
+rank, `OnePeer` for steps in which every rank hears at most one other, `Sparse` for the rest, and
+`Hierarchical` for servers of several ranks.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, kron
 
 
 class Mixing:
@@ -19,10 +20,17 @@ class Mixing:
     Attributes:
         n: number of ranks.
         csr: W as a scipy CSR array of shape (n, n), float64, without stored zeros.
+        local_size: ranks of a server; 1 for every form but `Hierarchical`.
     """
 
     n: int
     csr: csr_array
+    local_size: int = 1
+
+    @property
+    def between(self) -> "Mixing":
+        """The mixing of the servers, (n / local_size) rows: W itself where a rank is a server."""
+        return self
 
     def sources(self, rank: int) -> dict[int, float]:
         """In-neighbors of `rank` with their weights, self left out: BlueFog's `src_weights`."""
@@ -41,7 +49,7 @@ class Mixing:
 
     @cached_property
     def out_degrees(self) -> np.ndarray:
-        """Messages each rank sends in this step, shape (n,)."""
+        """Out-neighbors of each rank, self left out, shape (n,)."""
         senders = self.csr.indices[self.csr.data != 0]
         return np.bincount(senders, minlength=self.n) - (self.csr.diagonal() != 0)
 
@@ -178,6 +186,42 @@ class Sparse(Mixing):
         return self.csr.shape[0]
 
 
+@dataclass(frozen=True)
+class Hierarchical(Mixing):
+    """Servers of `local_size` ranks each: W = inner (x) J, J = 11^T / local_size.
+
+    Server s holds the ranks s * local_size ... (s + 1) * local_size - 1; after the step they all
+    hold the same row. It is done in three stages: the mean inside each server, one message
+    between the leaders (the first rank of each server) for every edge of `inner`, and the
+    leader's result to its server. W is J over all ranks if `inner` is J over the servers.
+
+    Attributes:
+        inner: W over the servers, (n / local_size, n / local_size).
+        local_size: ranks of a server.
+    Ref: BlueFog's hierarchical_neighbor_allreduce.
+    """
+
+    inner: Mixing
+    local_size: int
+
+    @property
+    def n(self) -> int:
+        return self.inner.n * self.local_size
+
+    @property
+    def between(self) -> Mixing:
+        return self.inner
+
+    @cached_property
+    def csr(self) -> csr_array:
+        inside = np.full((self.local_size, self.local_size), 1 / self.local_size)
+        return csr_array(kron(self.inner.csr, inside, format="csr"))
+
+    @property
+    def is_exact_average(self) -> bool:
+        return self.inner.is_exact_average
+
+
 def metropolis(n: int, edges: np.ndarray) -> Sparse:
     """Metropolis-Hastings weights on an undirected graph: symmetric, hence doubly stochastic.
 
@@ -206,11 +250,17 @@ def metropolis(n: int, edges: np.ndarray) -> Sparse:
 
 
 def bytes_sent(W: Mixing, message: int) -> np.ndarray:
-    """Bytes each rank sends to mix `message` bytes once, shape (n,), int64.
+    """Bytes each rank sends to other servers to mix `message` bytes once, shape (n,), int64.
 
-    A rank sends its message to each out-neighbor. W = J is a ring all-reduce in every engine:
-    2 (n - 1) / n messages. Ref: Patarasuk & Yuan 2009.
+    A rank sends its message to each out-neighbor. W = J counts as a ring all-reduce in every
+    engine: 2 (n - 1) / n messages. Where servers have several ranks, n counts servers, their
+    leaders send and the other ranks count 0: what stays inside a server is no network traffic.
+    Ref: Patarasuk & Yuan 2009.
     """
+    n = W.between.n
+    sent = np.zeros(W.n, dtype=np.int64)
     if W.is_exact_average:
-        return np.full(W.n, round(2 * (W.n - 1) / W.n * message))
-    return W.out_degrees * message
+        sent[:: W.local_size] = round(2 * (n - 1) / n * message)
+    else:
+        sent[:: W.local_size] = W.between.out_degrees * message
+    return sent

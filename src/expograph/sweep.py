@@ -57,7 +57,8 @@ def execute(
         Its status, "done" or "diverged".
     """
     started, clock = datetime.now(UTC), time.perf_counter()
-    engine = engines.build(run.engine, build(run.topology, run.nodes, run.seed), job)
+    topology = build(run.topology, run.nodes, run.seed, run.local_size)
+    engine = engines.build(run.engine, topology, job)
     problem = problems.build(run, engine.ranks)
     records: list[Record] = []
     status, note = "done", None
@@ -114,18 +115,26 @@ def execute_all(
     return outcome
 
 
-# Seconds a training sample and a convex step take on one core: for estimates, nothing else.
-SECONDS_PER_SAMPLE = {"linear": 2e-5, "mlp": 6e-5, "cnn": 1.7e-4}
-SECONDS_PER_STEP = 4e-4
+# Seconds a training sample takes on one core, a convex step, and what it takes more for each
+# worker: for estimates, nothing else.
+SECONDS_PER_SAMPLE = {
+    "linear": 2e-5,
+    "mlp": 6e-5,
+    "cnn": 1.7e-4,
+    "retinanet_small": 2e-3,
+    "faster_rcnn_small": 3e-3,
+}
+SECONDS_PER_STEP, SECONDS_PER_WORKER_STEP = 1e-4, 2e-6
 
 
 def cost(run: Run) -> float:
     """Rough seconds of work, to order a sweep and to tell the time that is left."""
-    if run.problem.kind != "classification":
-        return run.steps * SECONDS_PER_STEP
+    if run.problem.kind in ("logistic", "least_squares"):
+        return run.steps * (SECONDS_PER_STEP + SECONDS_PER_WORKER_STEP * run.ranks)
     per_sample = SECONDS_PER_SAMPLE.get(run.problem.model, 4.5e-4)
-    trained = run.steps * run.nodes * run.problem.batch_size * run.problem.accumulation
-    return per_sample * (trained + 1000 * run.nodes)  # the local models' evaluation at the end
+    accumulation = getattr(run.problem, "accumulation", 1)
+    trained = run.steps * run.ranks * run.problem.batch_size * accumulation
+    return per_sample * (trained + 1000 * run.ranks)  # the local models' evaluation at the end
 
 
 def sweep(

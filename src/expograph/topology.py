@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from expograph.mixing import Circulant, Mixing, OnePeer, metropolis
+from expograph.mixing import Circulant, Hierarchical, Mixing, OnePeer, metropolis
 from expograph.names import known
 from expograph.randomness import TOPOLOGY, generator
 
@@ -26,12 +26,14 @@ class Topology:
         n: number of ranks.
         period: W(k + period) = W(k) for all k; None if the schedule is random.
         at: step k >= 0 -> W(k). Pure: equal k gives an equal matrix.
+        local_size: ranks of a server, in a row; the same as that of every W(k).
     """
 
     name: str
     n: int
     period: int | None
     at: Callable[[int], Mixing]
+    local_size: int = 1
 
 
 def _cyclic(name: str, steps: Sequence[Mixing]) -> Topology:
@@ -220,14 +222,37 @@ RANDOM: dict[str, Callable[..., Topology]] = {
 TOPOLOGIES = (*DETERMINISTIC, *RANDOM)
 
 
-def build(name: str, n: int, seed: int = 0) -> Topology:
-    """The topology called `name` over n ranks; `seed` matters to the random ones only.
+def hierarchical(topology: Topology, local_size: int) -> Topology:
+    """Every rank of `topology` becomes a server of `local_size` ranks: W(k) (x) J, `Hierarchical`.
+
+    The product of steps is (W(k) ... W(0)) (x) J: exact averaging takes as many steps as between
+    the servers. With `local_size` 1 it is `topology` itself.
 
     Raises:
-        ValueError: if the name is unknown or n < 1.
+        ValueError: if local_size < 1.
+    """
+    if local_size < 1:
+        raise ValueError(f"a server needs at least 1 rank, got local_size = {local_size}")
+    if local_size == 1:
+        return topology
+
+    def at(k: int) -> Mixing:
+        return Hierarchical(topology.at(k), local_size)
+
+    return Topology(topology.name, topology.n * local_size, topology.period, at, local_size)
+
+
+def build(name: str, n: int, seed: int = 0, local_size: int = 1) -> Topology:
+    """The topology called `name` over n ranks, or n servers; `seed` matters to random ones only.
+
+    Args:
+        name: one of `TOPOLOGIES`.
+        n: what it connects: ranks, or servers of `local_size` ranks (see `hierarchical`).
+    Raises:
+        ValueError: if the name is unknown, n < 1 or local_size < 1.
     """
     if n < 1:
         raise ValueError(f"a topology needs at least 1 rank, got {n}")
     if known("topology", name, TOPOLOGIES) in RANDOM:
-        return RANDOM[name](n, seed=seed)
-    return DETERMINISTIC[name](n)
+        return hierarchical(RANDOM[name](n, seed=seed), local_size)
+    return hierarchical(DETERMINISTIC[name](n), local_size)

@@ -60,7 +60,7 @@ def train(
     Raises:
         Diverged: when a loss or a model is no longer finite, on every rank; earlier records stand.
     """
-    engine = engine or Embedded(build(run.topology, run.nodes, run.seed))
+    engine = engine or Embedded(build(run.topology, run.nodes, run.seed, run.local_size))
     problem = problem or problems.build(run, engine.ranks)
     algorithm = ALGORITHMS[run.algorithm]
     x0, b0 = map(engine.broadcast, problem.initial())

@@ -17,12 +17,23 @@ class BlueFog(Ranked):
     """Each rank hands BlueFog its part of the schedule: self_weight, src_weights, dst_weights.
 
     BlueFog's own check of the schedule at every call stays off: `check_schedule` has made it.
+
+    Servers of several ranks: BlueFog 0.3.0's hierarchical_neighbor_allreduce cannot be called (its
+    Python side still passes the arguments of an older C++ side: TypeError), so its stages are done
+    one by one: all-reduce inside the server, neighbor_allreduce between the leaders, result back.
+    Inside a server BlueFog's machine-local all-reduce serves where every host is one server, and
+    MPI where it is not, through the host's memory.
     """
 
     def __init__(self, topology: Topology, job: Job) -> None:
         self.bf = _bluefog(job)
+        place = self.bf.local_size(), self.bf.local_rank()
+        size, places = topology.local_size, job.exchange(place, "BlueFog's machines")
+        machines = places == [(size, rank % size) for rank in range(job.size)]
+        self._on_hosts = size == 1 or machines  # every server is a host
         # NCCL refuses two ranks on one GPU
-        self.reads_gpu = self.bf.nccl_built() and job.local_size <= torch.cuda.device_count()
+        fits = self._on_hosts and job.local_size <= torch.cuda.device_count()
+        self.reads_gpu = self.bf.nccl_built() and fits
         super().__init__(topology, job)
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
@@ -37,12 +48,34 @@ class BlueFog(Ranked):
                 enable_topo_check=False,
                 name="mix",
             )
+        return self._awaited(handle, what)
 
-        def averaged() -> Tensor:
+    def _server_mean(self, wire: Tensor, what: str) -> Wait:
+        if not self._on_hosts:
+            return super()._server_mean(wire, what)
+        handle = self.bf.allreduce_nonblocking(
+            wire, average=True, is_hierarchical_local=True, name="server"
+        )
+        return self._awaited(handle, what)
+
+    def _from_leader(self, wire: Tensor, what: str) -> Wait:
+        if not self._on_hosts:
+            return super()._from_leader(wire, what)
+        # BlueFog's broadcast is over all ranks: a machine's is a sum with zeros
+        handle = self.bf.allreduce_nonblocking(
+            wire if self.leads else wire.zero_(),
+            average=False,
+            is_hierarchical_local=True,
+            name="leader",
+        )
+        return self._awaited(handle, what)
+
+    def _awaited(self, handle: int, what: str) -> Wait:
+        def finished() -> Tensor:
             self.job.wait(lambda: self.bf.poll(handle), what)
             return self.bf.synchronize(handle)
 
-        return averaged
+        return finished
 
 
 def _bluefog(job: Job):

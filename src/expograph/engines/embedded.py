@@ -79,6 +79,8 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
         return lambda x, spare: x
     if W.is_exact_average:
         return lambda x, spare: x.copy_(x.mean(dim=0, keepdim=True).expand_as(x))
+    if W.local_size > 1:
+        return _by_servers(W, like)
     if W.permutation:
         peer, weight = W.permutation
         if like.device.type == "cpu" and like.shape[1] >= ROWWISE_FROM:
@@ -96,6 +98,20 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
             check_invariants=False,  # scipy has checked them
         )
     return lambda x, spare: torch.addmm(spare, csr, x, beta=0, out=spare)
+
+
+def _by_servers(W: Mixing, like: Tensor) -> Apply:
+    """W = between (x) J: the mean of each server, mixed on (servers, d), back to each rank."""
+    n = W.between.n
+    apply = prepare(W.between, like[:n])
+
+    def by_servers(x: Tensor, spare: Tensor) -> Tensor:
+        ranks = x.unflatten(0, (n, W.local_size))
+        means = torch.mean(ranks, dim=1, out=spare[:n])  # spare has 2 n rows or more
+        ranks.copy_(apply(means, spare[n : 2 * n]).unsqueeze(1).expand_as(ranks))
+        return x
+
+    return by_servers
 
 
 def _along_cycles(peer: np.ndarray, weight: float) -> Apply:

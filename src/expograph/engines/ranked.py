@@ -1,4 +1,4 @@
-"""What the engines with one worker an MPI rank share: schedule, packing, metrics.
+"""What the engines with one worker an MPI rank share: schedule, packing, servers, metrics.
 
 A subclass gives `_average`, which starts one averaging of a flat buffer.
 """
@@ -28,12 +28,16 @@ class ScheduleError(JobError):
 class Part(NamedTuple):
     """A rank's part in one step: x <- self_weight x + sum over sources of weight x_source.
 
+    Where servers have several ranks, x is the server's mean and the leaders' parts are W between
+    the servers; the other ranks have none (self_weight 1, no neighbors) and get the leader's x.
+
     Attributes:
-        exact: the step is W = J, an all-reduce.
+        exact: the step is W = J, one all-reduce of all ranks.
         self_weight: W[rank, rank].
         sources: in-neighbors with their weights.
         destinations: out-neighbors, in order.
-        messages: how many messages of the whole buffer this rank sends, fractions allowed.
+        messages: how many messages of the whole buffer this rank sends to other servers,
+            fractions allowed.
     """
 
     exact: bool
@@ -44,7 +48,12 @@ class Part(NamedTuple):
 
 
 class Ranked:
-    """The one worker of this MPI rank. See `engines.Engine` for the interface."""
+    """The one worker of this MPI rank. See `engines.Engine` for the interface.
+
+    A server is `topology.local_size` ranks in a row, whatever hosts they are on: a job whose
+    hosts have another number of ranks gives the same numbers, some of the traffic inside servers
+    then goes over the network.
+    """
 
     agree_every = 20
     reads_gpu = False  # whether `_average` takes tensors that live on a GPU
@@ -57,8 +66,9 @@ class Ranked:
             ScheduleError: naming step and ranks.
         """
         if topology.n != job.size:
-            raise JobError(f"{topology.n} nodes need {topology.n} ranks, the job has {job.size}")
+            raise JobError(f"{topology.n} workers need {topology.n} ranks, the job has {job.size}")
         self.topology, self.job = topology, job
+        self.leads = job.rank % topology.local_size == 0
         self.n, self.ranks, self.root = topology.n, range(job.rank, job.rank + 1), job.rank == 0
         self._sent = 0
         self.part = lru_cache(maxsize=topology.period or 4)(self._part)
@@ -77,10 +87,12 @@ class Ranked:
             self._sent += round(part.messages * wire.nbytes)
             if self.n == 1:
                 return lambda: _unpack(wire, arrays)
+            flat = part.exact or self.topology.local_size == 1
+            average = self._average if flat else self._average_servers
             if wire.is_cuda and not self.reads_gpu:
-                wait = self._average(part, wire.cpu(), "the averaging")
+                wait = average(part, wire.cpu(), "the averaging")
                 return lambda: _unpack(wait().to(wire.device), arrays)
-            wait = self._average(part, wire, "the averaging")
+            wait = average(part, wire, "the averaging")
             return lambda: _unpack(wait(), arrays)
 
         return Mix(start)
@@ -106,14 +118,53 @@ class Ranked:
         """Start averaging the flat `wire`; the result may be in its memory."""
         raise NotImplementedError
 
+    def _average_servers(self, part: Part, wire: Tensor, what: str) -> Wait:
+        """Start averaging inside the server; who waits goes on between the leaders and back."""
+        inside = self._server_mean(wire, what)
+
+        def averaged() -> Tensor:
+            mean = inside()
+            if self.leads:
+                mean = self._average(part, mean, what)()
+            return self._from_leader(mean, what)()
+
+        return averaged
+
+    def _server_mean(self, wire: Tensor, what: str) -> Wait:
+        """Start averaging the flat `wire` over the ranks of this server."""
+        total = torch.empty_like(wire)
+        server = self.job.group(self.topology.local_size)
+        request = server.Iallreduce(wire.numpy(), total.numpy())
+
+        def reduced() -> Tensor:
+            self.job.wait(request.Test, what)
+            return torch.div(total, self.topology.local_size, out=wire)
+
+        return reduced
+
+    def _from_leader(self, wire: Tensor, what: str) -> Wait:
+        """Start sending the leader's `wire` to the ranks of its server, into theirs."""
+        request = self.job.group(self.topology.local_size).Ibcast(wire.numpy(), root=0)
+
+        def received() -> Tensor:
+            self.job.wait(request.Test, what)
+            return wire
+
+        return received
+
     def _part(self, k: int) -> Part:
-        W, rank = self.topology.at(k), self.job.rank
+        step, rank = self.topology.at(k), self.job.rank
+        # an exact average is one all-reduce of all ranks, with no stages
+        W, size = (step, 1) if step.is_exact_average else (step.between, step.local_size)
+        server, local_rank = divmod(rank, size)
+        if local_rank:
+            return Part(False, 1.0, {}, [], 0.0)
         return Part(
-            exact=W.is_exact_average,
-            self_weight=W.self_weight(rank),
-            sources=W.sources(rank),
-            destinations=W.destinations(rank),
-            messages=bytes_sent(W, W.n)[rank] / W.n,
+            exact=step.is_exact_average,
+            self_weight=W.self_weight(server),
+            sources={size * s: w for s, w in W.sources(server).items()},
+            destinations=[size * s for s in W.destinations(server)],
+            messages=bytes_sent(step, step.n)[rank] / step.n,
         )
 
 

@@ -9,9 +9,11 @@ from typing import Protocol
 
 from torch import Tensor
 
-from expograph.config import Classification, Run
+from expograph import config
+from expograph.config import Run
 from expograph.problems.classification import ImageClassification
 from expograph.problems.convex import Convex
+from expograph.problems.detection import Detection
 
 
 class Problem(Protocol):
@@ -46,6 +48,8 @@ def build(run: Run, ranks: Sequence[int]) -> Problem:
     Raises:
         DataUnavailable, ValueError: if the data set cannot be had or divided over the nodes.
     """
-    if isinstance(run.problem, Classification):
+    if isinstance(run.problem, config.Detection):
+        return Detection(run, ranks)
+    if isinstance(run.problem, config.Classification):
         return ImageClassification(run, ranks)
     return Convex(run, ranks)

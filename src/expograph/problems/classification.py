@@ -26,12 +26,12 @@ class ImageClassification:
         p = run.problem
         self.device, self.weight_decay = torch.device(run.device), p.weight_decay
         self.accumulation, self.seed = p.accumulation, run.seed
-        self.ranks, self.workers = ranks, run.nodes
+        self.ranks, self.workers = ranks, run.ranks
         self.dataset = _load(p.dataset)
         self.augment = p.augment
         self.images = images.build(self.dataset, self.device, p.augment, p.image_size)
         labels = self.dataset.train_labels
-        self.shards = partition(p.partition, labels, run.nodes, run.seed, p.alpha)
+        self.shards = partition(p.partition, labels, run.ranks, run.seed, p.alpha)
         self.batches = Batches(self.shards, ranks, p.batch_size, run.seed)
         seed = int(generator(run.seed, INITIAL).integers(2**31))
         with torch.random.fork_rng(devices=[]):

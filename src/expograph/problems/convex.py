@@ -27,11 +27,11 @@ class Convex:
     def __init__(self, run: Run, ranks: Sequence[int]) -> None:
         self.problem, self.seed, self.ranks = run.problem, run.seed, ranks
         self.device = torch.device(run.device)
-        data = [self._worker_data(rank) for rank in range(run.nodes)]
+        data = [self._worker_data(rank) for rank in range(run.ranks)]
         self.features = torch.stack([a for a, _ in data])  # (n, m, d)
         self.labels = torch.stack([b for _, b in data])  # (n, m)
         self.minimiser, self.minimum = self._solve()
-        if len(ranks) < run.nodes:
+        if len(ranks) < run.ranks:
             self.local = self.features[list(ranks)], self.labels[list(ranks)]
         else:
             self.local = self.features, self.labels

@@ -12,7 +12,7 @@ from expograph.provenance import code_fingerprint, provenance
 from expograph.report import tables
 from expograph.report.style import name_of
 
-CURVES = ("accuracy_averaged", "consensus_distance", "train_loss", "error_workers")
+CURVES = ("accuracy_averaged", "map_50", "consensus_distance", "train_loss", "error_workers")
 
 
 def write_report(experiment: Experiment, root: Path, name: str) -> list[Screen]:

@@ -25,6 +25,14 @@ NAMES = {
     "mlp": "MLP",
     "resnet8_bn": "ResNet-8 (batch norm)",
     "resnet8_gn": "ResNet-8 (group norm)",
+    "resnet50": "ResNet-50",
+    "resnet56": "ResNet-56",
+    "mobilenet_v2": "MobileNet-v2",
+    "efficientnet_b0": "EfficientNet-B0",
+    "retinanet_small": "RetinaNet (small)",
+    "faster_rcnn_small": "Faster R-CNN (small)",
+    "retinanet_resnet50_fpn": "RetinaNet, ResNet-50 FPN",
+    "faster_rcnn_resnet50_fpn": "Faster R-CNN, ResNet-50 FPN",
 }
 
 # Okabe & Ito's palette, told apart by every kind of colour vision; one colour a topology.
