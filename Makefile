@@ -67,9 +67,9 @@ reproduce-figure: data ## train what one figure shows, and draw it: FIGURE=trans
 
 reproduce: data ## every table, figure and claim at laptop scale: within an hour on 2 cores, resumable
 	@$(RUN) scripts/train.py $(EVERYTHING) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
+	@$(RUN) scripts/figures.py
 	@$(RUN) scripts/cost_model.py
 	@$(RUN) scripts/claims.py
-	@$(RUN) scripts/figures.py
 
 claims: data ## measure the paper's claims; writes results/claims.md
 	@$(RUN) scripts/train.py $$($(RUN) scripts/claims.py --configs) $(if $(FORCE),--force)

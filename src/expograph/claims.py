@@ -409,7 +409,7 @@ def rates(root: Path, config: str) -> list[Part]:
         if slope is None:
             parts.append(Part(name_of(name), None, "fewer than three n with transient iterations"))
             continue
-        sizes = fitted(at)["nodes"].astype(int).to_numpy()
+        sizes = fitted(at)["nodes"].astype(int).tolist()
         bound = [theory.transient_order(name, n) for n in sizes]
         noise = [theory.noise_transient(build(name, n)) for n in sizes]
         steepest = _local_exponent(sizes, np.array(bound))
