@@ -1,7 +1,12 @@
 """What several test files share."""
 
+import signal
+
 import pytest
 from filelock import FileLock
+
+# a shell's background job ignores Ctrl-C, and so would every process that a test interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
         topology = "ring"
         nodes = 4
         algorithm = "dsgd_atc"
-        steps = 4000
+        steps = 12000
         lr = 0.1
         [run.problem]
         kind = "logistic"
