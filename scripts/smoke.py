@@ -1,4 +1,4 @@
-"""Every laptop run of every config for 3 steps, into a temporary folder: does all of it still run?"""
+"""Every laptop run of every config for 3 steps, in a temporary folder: does all still run?"""
 
 import sys
 import tempfile

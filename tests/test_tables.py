@@ -138,3 +138,30 @@ def test_pipes_do_not_break_markdown_rows(tmp_path):
     tables.write({"t": pd.DataFrame({"|x|": ["a|b"]})}, "", tmp_path, "t")
     rows = [r for r in (tmp_path / "table.md").read_text().splitlines() if r.startswith("|")]
     assert [len(re.split(r"(?<!\\)\|", row)) for row in rows] == [3, 3, 3]
+
+
+def test_differences_are_paired_by_seed_with_the_stated_row():
+    rows = [("ring", 4, s, "done", 70.0 + s) for s in range(3)]
+    rows += [("grid", 4, s, "done", 71.0 + s) for s in (2, 0, 1)]  # another order of seeds
+    rows += [("star", 4, s, "done", 70.0 + s) for s in range(2)] + [
+        ("star", 4, 2, "missing", np.nan)
+    ]
+    table = Table(title="t", compare={"topology": "ring"})
+    frame = tables.differences(summary(*rows), table, "accuracy_averaged").set_index("topology")
+    assert list(frame.index) == ["2D grid", "star"]
+    assert frame.loc["2D grid", "4 nodes"] == "+1.00 ± 0.00 (p = 0)"
+    assert frame.loc["star", "4 nodes"] == ""  # a pair is missing
+
+
+def test_exponents_stand_beside_the_theorys():
+    n = np.array([16, 32, 64])
+    measured = pd.DataFrame(
+        {
+            "topology": "one_peer_exponential",
+            "nodes": [8, *n],
+            "transient": [20.0, *(0.5 * n**3.0)],  # the first is too short to count
+        }
+    )
+    (row,) = tables.exponents(measured).to_dict("records")
+    assert row["n"] == "16, 32, 64" and row["measured"].startswith("3.00 [3.00, 3.00]")
+    assert 3.2 < float(row["noise model"]) < 3.5 and 3.6 < float(row["upper bound"]) < 3.9

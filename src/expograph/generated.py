@@ -77,7 +77,7 @@ def boxes(rng: np.random.Generator, width: int, height: int) -> list[tuple[int, 
     return found
 
 
-def voc(root: Path, images: int = 16) -> None:
+def voc(root: Path, images: int = 6) -> None:
     """VOC2007 and VOC2012 under root/VOCdevkit/: JPEGs, XML annotations and image sets."""
     rng = np.random.default_rng(0)
     for year, sets in (("2007", ("trainval", "test")), ("2012", ("trainval",))):
@@ -109,7 +109,7 @@ def _voc_annotation(rng: np.random.Generator, key: str) -> ElementTree.ElementTr
     return ElementTree.ElementTree(root)
 
 
-def coco(root: Path, images: int = 16) -> None:
+def coco(root: Path, images: int = 6) -> None:
     """root/coco/{train2017,val2017}/*.jpg and root/coco/annotations/instances_*.json."""
     rng = np.random.default_rng(0)
     folder = root / "coco"
