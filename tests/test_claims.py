@@ -59,7 +59,7 @@ def test_a_bad_file_is_one_line(tmp_path, text, line):
 
 
 def test_wrong_arguments_are_a_line_and_missing_evidence_a_verdict(tmp_path):
-    with pytest.raises(ConfigError, match="claim a: with: .*unexpected keyword argument 'x'"):
+    with pytest.raises(ConfigError, match=r"claim a: with: .*unexpected keyword argument 'x'"):
         claims.measure(claim(**{"with": {"config": "configs/transients.toml", "x": 1}}), ROOT)
     found = claims.measure(claim(**{"with": {"config": "configs/transients.toml"}}), tmp_path)
     assert found.verdict == "not measured"
