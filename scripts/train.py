@@ -46,6 +46,12 @@ def check_machine(runs: list[Run]) -> None:
         size = sizes[run.problem.dataset]
         if run.ranks > size:
             raise ConfigError(f"nodes: {run.ranks} workers cannot share {size} training images")
+        weights = getattr(run.problem, "backbone_weights", None)
+        if weights and not Path(weights).is_file():
+            raise ConfigError(
+                f"backbone_weights: {weights} is not there; it is what "
+                "torch.save(torchvision.models.resnet50(weights='DEFAULT').state_dict(), ...) makes"
+            )
     if any(run.device == "cuda" for run in runs) and not torch.cuda.is_available():
         raise ConfigError("device: 'cuda' was asked for, and torch sees no GPU; use device=cpu")
 

@@ -15,13 +15,11 @@ import numpy as np
 import torch
 from PIL import Image
 
+from expograph.scenes import VOC_CLASSES
+
 IMAGENET_CLASSES = 1000
 # The 80 categories of COCO's detection task have ids in 1..90; these are not used.
 COCO_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
-VOC_CLASSES = (
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike "
-    "person pottedplant sheep sofa train tvmonitor"
-).split()
 
 
 def photograph(rng: np.random.Generator, width: int, height: int) -> bytes:
