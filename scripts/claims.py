@@ -21,9 +21,15 @@ from expograph.provenance import provenance
 MARKS = {True: "yes", False: "no", None: "not measured"}
 
 
+def table(rows: list[dict[str, str]]) -> str:
+    """Rows as a Markdown table, bars in the text escaped."""
+    frame = pd.DataFrame(rows).map(lambda text: text.replace("|", r"\|"))
+    return frame.to_markdown(index=False, disable_numparse=True) + "\n"
+
+
 def ledger(findings: list[claims.Finding]) -> str:
     """The ledger as Markdown: a summary, then each claim with its parts."""
-    summary = pd.DataFrame(
+    summary = [
         {
             "claim": f"[{f.claim.id}](#{f.claim.id})",
             "statement": f.claim.statement,
@@ -31,25 +37,25 @@ def ledger(findings: list[claims.Finding]) -> str:
             "parts that hold": f"{sum(bool(p.holds) for p in f.parts)} of {len(f.parts)}",
         }
         for f in findings
-    )
+    ]
     made = provenance()
     lines = [
         "# The paper's claims, measured\n",
         "A claim is *reproduced* if all its parts hold here, *partly* if some do, *not reproduced* "
         "if none does. Intervals are 95 %; differences in accuracy are in points, over pairs of "
         "runs with the same seeds, with the p of the paired t-test.\n",
-        summary.to_markdown(index=False, disable_numparse=True) + "\n",
+        table(summary),
     ]
     for finding in findings:
         claim = finding.claim
-        parts = pd.DataFrame(
+        parts = [
             {"part": p.text, "holds": MARKS[p.holds], "evidence": p.evidence} for p in finding.parts
-        ).map(lambda text: text.replace("|", r"\|"))
+        ]
         runs = sorted({key for part in finding.parts for key in part.runs})
         lines += [
             f"## {claim.id}\n",
             f"{claim.statement} *Source: {claim.source}.* **{finding.verdict.capitalize()}.**\n",
-            parts.to_markdown(index=False, disable_numparse=True) + "\n",
+            table(parts),
         ]
         if runs:
             config = claim.arguments["config"]

@@ -266,7 +266,7 @@ def communication(root: Path, nodes: int, engines: str) -> list[Part]:
         wanted = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         parts.append(
             Part(
-                f"{name_of(name)}, n = {nodes}: {wanted} messages from the busiest rank",
+                f"{name_of(name)}, n = {nodes}: {wanted} messages a step from the busiest rank",
                 low <= sent <= high,
                 f"{sent:.2f} counted by the embedded engine",
             )
