@@ -79,6 +79,14 @@ def test_uniform_sampling_contracts_as_computed():
     assert part.holds and "1 - 1/3" in part.text
 
 
+def test_delayed_momentum_is_stable_below_1_minus_beta_only():
+    """Roots of (z - 1)(z - beta) + lr L lie inside the unit circle for lr L < 1 - beta."""
+    ours, theirs = claims.stability(ROOT, ["vanilla_dmsgd", "dmsgd"], beta=0.5, within=0.02)
+    assert ours.holds and not theirs.holds
+    assert abs(float(theirs.evidence.split()[-1]) - 0.5) < 0.01
+    assert max(abs(np.roots([1, -1.5, 0.5 + 0.499]))) < 1 < max(abs(np.roots([1, -1.5, 1.001])))
+
+
 def test_communication_counts_what_each_graph_sends(tmp_path):
     path = tmp_path / "agree.csv"
     *own, engines = claims.communication(ROOT, 16, str(path))

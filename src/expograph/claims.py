@@ -24,6 +24,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expograph import results, theory
+from expograph.algorithms import ALGORITHMS, Mix, init
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines.embedded import Embedded
 from expograph.names import known
@@ -288,6 +289,39 @@ def _engines_count_alike(path: Path) -> Part:
         bool(equal.all()),
         f"{int(equal.sum())} of {len(found)} runs of {found['ranks'].nunique()} sizes ({path})",
     )
+
+
+def stability(root: Path, algorithms: list[str], beta: float, within: float) -> list[Part]:
+    """Largest stable step size on f(x) = L x^2 / 2, by bisection, against heavy-ball's 2 (1 + beta).
+
+    One worker, so that nothing but the momentum's rule is seen. A step size is stable if a
+    thousand steps from x = 1 end below it.
+    """
+    limit = 2 * (1 + beta)
+    parts = []
+    for name in algorithms:
+        low, high = 0.0, 2 * limit
+        while high - low > 1e-4:
+            lr = (low + high) / 2
+            low, high = (lr, high) if _settles(ALGORITHMS[name].step, lr, beta) else (low, lr)
+        parts.append(
+            Part(
+                f"{name_of(name)}, beta = {beta:g}: lr L up to {limit:.2f}, within {within:.0%}",
+                abs(low / limit - 1) <= within,
+                f"stable up to lr L = {low:.3f}",
+            )
+        )
+    return parts
+
+
+def _settles(step: Callable, lr: float, beta: float) -> bool:
+    state = init(torch.ones((1, 1), dtype=torch.float64))
+    alone = Mix(lambda *x: lambda: x if len(x) > 1 else x[0])
+    for _ in range(1000):
+        state = step(state, lambda x: x.clone(), alone, lr, beta)
+        if not abs(float(state.x)) < 1e6:
+            return False
+    return abs(float(state.x)) < 1
 
 
 # ---- transient iterations --------------------------------------------------------------------
@@ -573,6 +607,7 @@ CHECKS: dict[str, Callable[..., list[Part]]] = {
         exact_averaging,
         uniform_sampling,
         communication,
+        stability,
         same_iterations,
         fewer_iterations,
         rates,
