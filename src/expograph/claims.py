@@ -292,7 +292,7 @@ def _engines_count_alike(path: Path) -> Part:
 
 
 def stability(root: Path, algorithms: list[str], beta: float, within: float) -> list[Part]:
-    """Largest stable step size on f(x) = L x^2 / 2, by bisection, against heavy-ball's 2 (1 + beta).
+    """Largest stable step size on f(x) = L x^2 / 2 by bisection; heavy-ball's is 2 (1 + beta) / L.
 
     One worker, so that nothing but the momentum's rule is seen. A step size is stable if a
     thousand steps from x = 1 end below it.
