@@ -1,6 +1,9 @@
 """Detection: sets in their real formats, gradients against plain modules, mAP from 0 to 100."""
 
+import dataclasses
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -22,11 +25,15 @@ def few_scenes(root=None) -> scenes.Scenes:
     """Sixteen scenes of three plain shapes: nothing to be fetched."""
     made = [scenes.compose(generator(0, SCENES, 0, i), ITEMS, np.arange(3)) for i in range(16)]
 
-    def read(i):
-        return torch.from_numpy(made[i][0])[None].float() / 255, made[i][1]
+    def image(i):
+        return torch.from_numpy(made[i][0])[None].float() / 255
 
-    labels = np.array([scenes.largest(t) for _, t in made])
-    return scenes.Scenes("fashion_scenes", 11, labels, read, read, 16, "made by the test")
+    def train(i):
+        return image(i), made[i][1]
+
+    targets = [t for _, t in made]
+    labels = np.array([scenes.largest(t) for t in targets])
+    return scenes.Scenes("fashion_scenes", 11, labels, train, image, targets, "made by the test")
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +63,40 @@ def small(**changes) -> Run:
         "record_every": 2,
     }
     return Run.model_validate(values | changes)
+
+
+def metrics(problem: Detection, x, buffers, final: bool = False) -> dict[str, float]:
+    """What `train` records of models x (n, d), all of them held here."""
+    mean = x.mean(dim=0)
+    measured = problem.measure(x, buffers, mean, buffers.mean(dim=0), final)
+    return problem.evaluate(mean, measured, final)
+
+
+def start(problem: Detection, n: int = 4):
+    """The initial model on n workers."""
+    return [t.repeat(n, 1) for t in problem.initial()]
+
+
+def finds(scores: torch.Tensor, blur: float = 0):
+    """A stand-in for `predict`: sees everything where a model's first number is above 0.
+
+    scores (16, 3) of the objects of each scene; boxes are off by `blur` times 1 - score pixels.
+    """
+    shown = few_scenes()
+
+    def predict(x, buffers, images):
+        found = []
+        for image in images:
+            (i,) = [i for i in range(16) if torch.equal(shown.test(i), image)]
+            target = shown.test_targets[i]
+            score = scores[i, : len(target["labels"])]
+            boxes = target["boxes"] + blur * (1 - score[:, None])
+            found.append({"boxes": boxes, "labels": target["labels"], "scores": score})
+            if not x[0] > 0:
+                found[-1] = {key: value[:0] for key, value in found[-1].items()}
+        return found
+
+    return predict
 
 
 def test_boxes_are_tight_apart_and_the_same_every_time():
@@ -112,21 +153,68 @@ def test_gradient_is_the_plain_modules_and_a_rank_sees_its_row(model):
 
 def test_perfect_predictions_have_a_map_of_100_and_none_have_0(monkeypatch):
     problem = Detection(small(), range(4))
+    monkeypatch.setattr(problem.model, "predict", finds(torch.ones(16, 3)))
+    x = torch.tensor([[1.0], [1.0], [-1.0], [1.0]])  # worker 2 sees nothing, the average does
+    found = metrics(problem, x, torch.empty(4, 0), final=True)
+    assert found == pytest.approx(
+        {"map_50": 100, "map": 100, "map_50_worker_mean": 75, "map_50_worker_worst": 0}
+    )
+    assert metrics(problem, -x, torch.empty(4, 0)) == {"map_50": 0, "map": 0}
 
-    def perfect(x, buffers, images):
-        found = []
-        for image in images:
-            (i,) = [i for i in range(16) if torch.equal(few_scenes().test(i)[0], image)]
-            target = few_scenes().test(i)[1]
-            found.append({**target, "scores": torch.ones(len(target["labels"]))})
-        return found
 
-    monkeypatch.setattr(problem.model, "predict", perfect)
-    assert problem._map(*problem.initial()) == pytest.approx((100, 100))
-    nothing = {"boxes": torch.empty(0, 4), "labels": torch.empty(0).long()}
-    nothing["scores"] = torch.empty(0)
-    monkeypatch.setattr(problem.model, "predict", lambda x, b, images: [nothing] * len(images))
-    assert problem._map(*problem.initial()) == (0, 0)
+@pytest.mark.parametrize("nodes", [1, 3, 8])
+def test_map_is_that_of_all_test_images_at_once_whatever_the_ranks(monkeypatch, nodes):
+    """Shares of unequal size, some ranks without any; held together or one a process."""
+    monkeypatch.setattr(detection, "TEST_CHUNK", 3)
+    scores = torch.rand(16, 3, generator=torch.Generator().manual_seed(0))
+    scores = scores.mul(4).round() / 4  # many are equal: then the order of images counts
+    monkeypatch.setattr(detection.FlatModel, "predict", staticmethod(finds(scores, blur=9)))
+    whole = Detection(small(nodes=nodes), range(nodes))
+    passes = [some for rank in range(nodes) for some in whole._passes(rank)]
+    assert sorted(i for some in passes for i in some) == list(range(16))
+    x, b = torch.ones(nodes, 1), torch.empty(nodes, 0)
+    found = metrics(whole, x, b)
+    images = [few_scenes().test(i) for i in range(16)]
+    expected = whole._map(finds(scores, blur=9)(x[0], b[0], images))
+    assert (found["map_50"], found["map"]) == expected
+    assert 1 < found["map"] < found["map_50"] < 99
+    rows = [
+        Detection(small(nodes=nodes), [r]).measure(x[:1], b[:1], x[0], b[0], False)
+        for r in range(nodes)
+    ]
+    assert whole.evaluate(x[0], torch.cat(rows), False) == found
+
+
+def test_detections_survive_the_exchange():
+    rng = torch.Generator().manual_seed(0)
+    found = [
+        {
+            "boxes": 64 * torch.rand(m, 4, generator=rng),
+            "labels": torch.randint(1, 91, (m,), generator=rng),
+            "scores": torch.rand(m, generator=rng),
+        }
+        for m in (0, 5, detection.DETECTIONS)
+    ]
+    back = detection.unpacked(detection.packed(found, 4))
+    assert len(back) == 4 and not len(back[3]["labels"])
+    for ours, theirs in zip(found, back, strict=False):
+        assert ours["labels"].dtype == theirs["labels"].dtype
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_difficult_objects_neither_count_nor_harm(monkeypatch):
+    """A detector that finds all but what is difficult, or that too, is perfect."""
+    problem = Detection(small(), range(4))
+    targets = [dict(t) for t in few_scenes().test_targets]
+    for target in targets:
+        if len(target["labels"]) > 1:
+            target["iscrowd"] = torch.eye(len(target["labels"]), dtype=torch.int64)[0]
+    shown = dataclasses.replace(problem.scenes, test_targets=targets)
+    monkeypatch.setattr(problem, "scenes", shown)
+    for kept in (lambda t: t["iscrowd"] == 0, lambda t: t["iscrowd"] >= 0):
+        found = [{k: t[k][kept(t)] for k in ("boxes", "labels")} for t in targets]
+        found = [{**f, "scores": torch.ones(len(f["labels"]))} for f in found]
+        assert problem._map(found) == pytest.approx((100, 100))
 
 
 def test_training_raises_the_map():
@@ -134,7 +222,7 @@ def test_training_raises_the_map():
     steps = {"steps": 150, "warmup_steps": 10, "record_every": 50}
     run = small(nodes=1, lr=0.1, problem={"batch_size": 4}, **exact, **steps)
     problem = Detection(run, range(1))
-    untrained, _ = problem._map(*problem.initial())
+    untrained = metrics(problem, *start(problem, 1))["map_50"]
     *_, last = train(run, problem)
     assert untrained < 5 < 20 < last.values["map_50"]
     assert last.values["map_50_worker_worst"] <= last.values["map_50_worker_mean"]
@@ -151,7 +239,7 @@ def test_voc_is_read_as_it_is_written(tmp_path):
     (test_path,) = (tmp_path / "VOCdevkit/VOC2007/Annotations").glob("2007_100000.xml")
     test_path.write_text(test_path.read_text().replace("<difficult>0", "<difficult>1", 1))
     found = scenes.load("voc", tmp_path)
-    assert len(found.train_labels) == 6 and found.test_size == 3 and found.num_classes == 21
+    assert len(found.train_labels) == 6 and len(found.test_targets) == 3 and found.num_classes == 21
     image, target = found.train(0)
     assert image.shape == (3, 375, 500) and 0 <= image.min() < image.max() <= 1
     assert len(target["labels"]) == 2  # the difficult one is not trained on
@@ -159,7 +247,8 @@ def test_voc_is_read_as_it_is_written(tmp_path):
     generated.photograph(rng, 500, 375)
     boxes = generated.boxes(rng, 500, 375)
     assert target["boxes"].tolist() == [list(map(float, box)) for box in boxes[1:]]
-    assert found.test(0)[1]["iscrowd"].tolist() == [1, 0, 0]
+    assert found.test_targets[0]["iscrowd"].tolist() == [1, 0, 0]
+    assert found.test(0).shape == (3, 375, 500)
 
 
 def test_coco_is_read_as_it_is_written(tmp_path):
@@ -171,7 +260,7 @@ def test_coco_is_read_as_it_is_written(tmp_path):
     path.write_text(json.dumps(content))
     found = scenes.load("coco", tmp_path)
     assert len(found.train_labels) == 2  # the image without objects is left out
-    assert found.num_classes == 81 and found.test_size == 3
+    assert found.num_classes == 81 and len(found.test_targets) == 3
     _, target = found.train(0)
     wanted = content["annotations"][1:3]
     x, y, w, h = wanted[0]["bbox"]
@@ -188,15 +277,53 @@ def test_a_folder_that_is_not_there_is_one_line(name, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_damaged_annotations_are_one_line(tmp_path):
-    generated.voc(tmp_path, images=2)
-    (tmp_path / "VOCdevkit/VOC2012/Annotations/2012_000001.xml").write_text("<annotation>")
-    with pytest.raises(data.DataUnavailable, match="VOC can't be had"):
-        scenes.load("voc", tmp_path)
+VOC = "VOCdevkit/VOC2007"
+COCO = "coco/annotations/instances_train2017.json"
+
+
+def edit(path: str, pattern: str, new: str):
+    """Damage: the first match of a pattern in a file is replaced."""
+
+    def damage(root):
+        text = (root / path).read_text()
+        changed = re.sub(pattern, new, text, count=1)
+        assert changed != text
+        (root / path).write_text(changed)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "name, damage, message",
+    [
+        ("voc", edit(f"{VOC}/Annotations/2007_000000.xml", "</annotation>", ""), "2007_000000.xml"),
+        ("voc", edit(f"{VOC}/Annotations/2007_000000.xml", r"<xmin>\d+", "<xmin>"), "float"),
+        ("voc", edit(f"{VOC}/Annotations/2007_000000.xml", r"<name>\w+", "<name>whale"), "whale"),
+        ("voc", lambda root: (root / f"{VOC}/JPEGImages/2007_000000.jpg").unlink(), "is not there"),
+        ("voc", edit(f"{VOC}/ImageSets/Main/test.txt", r"(?s).*", ""), "no test images"),
+        ("coco", lambda root: (root / COCO).write_text("{"), "instances_"),
+        ("coco", lambda root: (root / COCO).write_text("[]"), "not supported"),
+        ("coco", edit(COCO, r'"bbox": \[[^]]*\]', '"bbox": null'), "NoneType"),
+        ("coco", edit(COCO, r'"categories": \[\{[^}]*\}, ', '"categories": ['), "80 categories"),
+        ("coco", lambda root: shutil.rmtree(root / "coco/val2017"), "val2017/.* is not there"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(name, damage, message, tmp_path):
+    getattr(generated, name)(tmp_path, images=2)
+    scenes.load(name, tmp_path)
+    damage(tmp_path)
+    with pytest.raises(data.DataUnavailable, match=message) as error:
+        scenes.load(name, tmp_path)
+    assert "can't be had" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_damaged_photograph_is_one_line_that_names_it(tmp_path):
     generated.coco(tmp_path, images=2)
-    (tmp_path / "coco/annotations/instances_val2017.json").write_text("{")
-    with pytest.raises(data.DataUnavailable, match="COCO can't be had"):
-        scenes.load("coco", tmp_path)
+    path = tmp_path / "coco/train2017/000000000001.jpg"
+    path.write_bytes(path.read_bytes()[:3000])
+    found = scenes.load("coco", tmp_path)
+    with pytest.raises(data.DataUnavailable, match=r"000000000001\.jpg cannot be .*truncated"):
+        found.train(1)
 
 
 def test_pretrained_backbones_are_loaded_and_partly_frozen(tmp_path):

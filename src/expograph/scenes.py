@@ -29,6 +29,18 @@ VOC_CLASSES = (
 CANVAS = 64  # pixels, the side of a composed scene
 TRAIN_SCENES, TEST_SCENES = 4000, 300
 
+# what readers of files raise that are not what they should be: pycocotools asserts
+DAMAGE = (
+    OSError,
+    ElementTree.ParseError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 Target = dict[str, Tensor]  # boxes (m, 4) xyxy in pixels, labels (m,) from 1, iscrowd (m,) 0 or 1
 
 
@@ -41,8 +53,8 @@ class Scenes:
         num_classes: the background, which has label 0, counted.
         train_labels: (N,) int64, the label of the largest object of each training image.
         train: i -> image (C, H, W) in 0..1 and its target, without what is not to be trained on.
-        test: the same of the test images; objects with iscrowd = 1 neither count nor harm.
-        test_size: number of test images.
+        test: i -> the i-th test image.
+        test_targets: of each test image; objects with iscrowd = 1 neither count nor harm.
         source: where it was found, in words.
     """
 
@@ -50,8 +62,8 @@ class Scenes:
     num_classes: int
     train_labels: np.ndarray
     train: Callable[[int], tuple[Tensor, Target]]
-    test: Callable[[int], tuple[Tensor, Target]]
-    test_size: int
+    test: Callable[[int], Tensor]
+    test_targets: list[Target]
     source: str
 
 
@@ -108,16 +120,16 @@ def fashion_scenes(root: Path) -> Scenes:
         for i in range(TEST_SCENES)
     ]
 
-    def reader(made: list[tuple[np.ndarray, Target]]) -> Callable[[int], tuple[Tensor, Target]]:
-        return lambda i: (torch.from_numpy(made[i][0])[None].float() / 255, made[i][1])
+    def image(canvas: np.ndarray) -> Tensor:
+        return torch.from_numpy(canvas)[None].float() / 255
 
     return Scenes(
         name="fashion_scenes",
         num_classes=11,
         train_labels=np.array([largest(t) for _, t in train]),
-        train=reader(train),
-        test=reader(test),
-        test_size=len(test),
+        train=lambda i: (image(train[i][0]), train[i][1]),
+        test=lambda i: image(test[i][0]),
+        test_targets=[t for _, t in test],
         source=f"scenes composed of Fashion-MNIST, {items.source}",
     )
 
@@ -183,22 +195,29 @@ def voc(root: Path) -> Scenes:
             ]
             for some in (parts[:2], parts[2:])
         )
-    except (OSError, RuntimeError, ElementTree.ParseError, AttributeError, ValueError) as error:
-        raise DataUnavailable(f"{expected}: {' '.join(str(error).split())}") from None
-    return _photographs("voc", 21, train, test, f"files in {folder}")
+    except DAMAGE as error:
+        raise DataUnavailable(f"{expected}: {_line(error)}") from None
+    return _photographs("voc", 21, train, test, f"files in {folder}", expected)
 
 
 def _voc(path: str) -> Target:
-    """The target of one XML annotation, whose pixels count from 1."""
+    """The target of one XML annotation, whose pixels count from 1.
+
+    Raises:
+        ValueError: naming the file, if it is none.
+    """
     boxes, labels, difficult = [], [], []
-    for item in ElementTree.parse(path).getroot().iter("object"):
-        box = item.find("bndbox")
-        left, top, right, bottom = (
-            float(box.find(k).text) for k in ("xmin", "ymin", "xmax", "ymax")
-        )
-        boxes.append((left - 1, top - 1, right, bottom))
-        labels.append(1 + VOC_CLASSES.index(item.find("name").text.strip()))
-        difficult.append(int(getattr(item.find("difficult"), "text", 0)))
+    try:
+        for item in ElementTree.parse(path).getroot().iter("object"):
+            box = item.find("bndbox")
+            left, top, right, bottom = (
+                float(box.find(k).text) for k in ("xmin", "ymin", "xmax", "ymax")
+            )
+            boxes.append((left - 1, top - 1, right, bottom))
+            labels.append(1 + VOC_CLASSES.index(item.find("name").text.strip()))
+            difficult.append(int(item.findtext("difficult") or 0))
+    except DAMAGE as error:
+        raise ValueError(f"{path}: {_line(error)}") from None
     return target(boxes, labels, difficult)
 
 
@@ -221,17 +240,22 @@ def coco(root: Path) -> Scenes:
     )
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # pycocotools talks
-            train, test = (
-                _coco(CocoDetection(folder / part, folder / f"annotations/instances_{part}.json"))
+            sets = [
+                CocoDetection(folder / part, folder / f"annotations/instances_{part}.json")
                 for part in ("train2017", "val2017")
-            )
-    except (OSError, ValueError, KeyError) as error:
-        raise DataUnavailable(f"{expected}: {' '.join(str(error).split())}") from None
-    return _photographs("coco", 81, train, test, f"files in {folder}")
+            ]
+        categories, others = (sorted(part.coco.getCatIds()) for part in sets)
+        if categories != others or len(categories) != 80:
+            raise ValueError("its two files of annotations do not list the same 80 categories")
+        train, test = (_coco(part, categories) for part in sets)
+    except DAMAGE as error:
+        raise DataUnavailable(f"{expected}: {_line(error)}") from None
+    return _photographs("coco", 81, train, test, f"files in {folder}", expected)
 
 
-def _coco(dataset) -> list[tuple[str, Target]]:
-    number = {k: i + 1 for i, k in enumerate(sorted(dataset.coco.getCatIds()))}
+def _coco(dataset, categories: list[int]) -> list[tuple[str, Target]]:
+    """Path and target of every image; labels are places in `categories`, from 1."""
+    number = {k: i + 1 for i, k in enumerate(categories)}
     pairs = []
     for key in dataset.ids:
         found = dataset.coco.loadAnns(dataset.coco.getAnnIds(key))
@@ -248,23 +272,52 @@ def _photographs(
     train: list[tuple[str, Target]],
     test: list[tuple[str, Target]],
     source: str,
+    expected: str,
 ) -> Scenes:
-    kept = [(path, t) for path, t in ((p, trainable(t)) for p, t in train) if len(t["labels"])]
+    """A set of paths and targets; of the training ones those with something to train on.
 
-    def read(path: str) -> Tensor:
-        with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))
-        return torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255
+    Raises:
+        DataUnavailable: beginning with `expected`, if there are none or an image is not there.
+    """
+    kept = [(path, t) for path, t in ((p, trainable(t)) for p, t in train) if len(t["labels"])]
+    if not kept or not test:
+        raise DataUnavailable(f"{expected}: no {'test' if kept else 'training'} images listed")
+    present: dict[str, set[str]] = {}  # a listing of each folder: a look at each file takes longer
+    for path, _ in (*kept, *test):
+        parent, file = os.path.split(path)
+        if parent not in present:
+            present[parent] = set(os.listdir(parent)) if os.path.isdir(parent) else set()
+        if file not in present[parent]:
+            raise DataUnavailable(f"{expected}: {path} is not there")
 
     return Scenes(
         name=name,
         num_classes=num_classes,
         train_labels=np.array([largest(t) for _, t in kept]),
-        train=lambda i: (read(kept[i][0]), kept[i][1]),
-        test=lambda i: (read(test[i][0]), test[i][1]),
-        test_size=len(test),
+        train=lambda i: (_read(kept[i][0]), kept[i][1]),
+        test=lambda i: _read(test[i][0]),
+        test_targets=[t for _, t in test],
         source=source,
     )
+
+
+def _read(path: str) -> Tensor:
+    """A photograph (3, H, W) in 0..1.
+
+    Raises:
+        DataUnavailable: naming the file, if it cannot be decoded.
+    """
+    try:
+        with Image.open(path) as image:
+            pixels = np.array(image.convert("RGB"))
+    except OSError as error:  # Pillow's word for damaged, too
+        raise DataUnavailable(f"{path} cannot be read: {_line(error)}") from None
+    return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
+
+
+def _line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 DATASETS: dict[str, Callable[[Path], Scenes]] = {f.__name__: f for f in (fashion_scenes, voc, coco)}

@@ -1,5 +1,6 @@
 """Object detection, the training images divided over the workers by their largest object."""
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
 from expograph.scenes import Target
 
 TEST_CHUNK = 50  # small test images a forward pass; photographs go by fours
+DETECTIONS = 300  # most of an image: torchvision's RetinaNet keeps as many, its Faster R-CNN 100
 
 
 class Detection:
@@ -23,7 +25,7 @@ class Detection:
 
     def __init__(self, run: Run, ranks: Sequence[int]) -> None:
         p = run.problem
-        self.seed, self.ranks, self.flip = run.seed, ranks, p.flip
+        self.seed, self.ranks, self.workers, self.flip = run.seed, ranks, run.ranks, p.flip
         self.device = torch.device(run.device)
         self.scenes = _load(p.dataset)
         self.shards = partition(p.partition, self.scenes.train_labels, run.ranks, run.seed, p.alpha)
@@ -60,28 +62,35 @@ class Detection:
     def measure(
         self, x: Tensor, buffers: Tensor, mean: Tensor, mean_buffers: Tensor, final: bool
     ) -> Tensor:
-        """(R, 2): mAP at IoU 0.5 and over 0.5 ... 0.95 of the averaged model, in rank 0's row.
-
-        When final a third column: at 0.5, of each local model.
+        """(R, 1 + S * DETECTIONS * 6): the local model's mAP at IoU 0.5 when final, else 0; then
+        what the averaged model detects on this rank's share of the test images, S at most.
         """
-        averaged = [
-            self._map(mean, mean_buffers) if rank == 0 else (0.0, 0.0) for rank in self.ranks
+        local = [
+            self._map(self._detections(*model, self._passes()))[0] if final else 0.0
+            for model in zip(x, buffers, strict=True)
         ]
-        measured = torch.tensor(averaged, dtype=torch.float64)
-        if not final:
-            return measured
-        local = [self._map(*model)[0] for model in zip(x, buffers, strict=True)]
-        return torch.cat([measured, torch.tensor(local, dtype=torch.float64)[:, None]], dim=1)
+        size = sum(map(len, self._passes(0)))  # the first rank's share is the largest
+        shares = [
+            packed(self._detections(mean, mean_buffers, self._passes(rank)), size)
+            for rank in self.ranks
+        ]
+        return torch.cat([torch.tensor(local)[:, None], torch.stack(shares).flatten(1)], dim=1)
 
     def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
         """Mean average precisions in per cent: map_50 and map of the averaged model.
 
         When final also map_50_worker_mean and map_50_worker_worst, over the local models.
         """
-        metrics = {"map_50": float(measured[0, 0]), "map": float(measured[0, 1])}
+        found = {}
+        for rank, rows in enumerate(measured[:, 1:].unflatten(1, (-1, DETECTIONS, 6))):
+            share = itertools.chain(*self._passes(rank))
+            found |= zip(share, unpacked(rows), strict=False)  # a smaller share leaves rows empty
+        # in the images' own order, by which equal scores are ranked
+        map_50, map_all = self._map([found[i] for i in range(len(found))])
+        metrics = {"map_50": map_50, "map": map_all}
         if final:
-            metrics["map_50_worker_mean"] = float(measured[:, 2].mean())
-            metrics["map_50_worker_worst"] = float(measured[:, 2].min())
+            metrics["map_50_worker_mean"] = float(measured[:, 0].mean())
+            metrics["map_50_worker_worst"] = float(measured[:, 0].min())
         return metrics
 
     def describe(self) -> dict:
@@ -104,20 +113,52 @@ class Detection:
             targets.append({key: value.to(self.device) for key, value in target.items()})
         return images, targets
 
-    def _map(self, x: Tensor, buffers: Tensor) -> tuple[float, float]:
-        """mAP at 0.5 and over 0.5 ... 0.95, in per cent, of one model on the test images."""
+    def _passes(self, rank: int | None = None) -> list[range]:
+        """The test images by forward passes: all of them, or those of a rank's share.
+
+        A pass has the same images whatever the number of ranks: photographs of different sizes
+        are padded to the largest, which touches what is found in them.
+        """
+        size, chunk = len(self.scenes.test_targets), TEST_CHUNK if self._small else 4
+        passes = [range(start, min(start + chunk, size)) for start in range(0, size, chunk)]
+        return passes if rank is None else passes[rank :: self.workers]
+
+    def _detections(self, x: Tensor, buffers: Tensor, passes: list[range]) -> list[Target]:
+        """What one model (d,) detects on the test images of some passes."""
+        found = []
+        for some in passes:
+            images = [self.scenes.test(i).to(self.device) for i in some]
+            for one in self.model.predict(x, buffers, images):
+                found.append({key: value.cpu() for key, value in one.items()})
+        return found
+
+    def _map(self, found: list[Target]) -> tuple[float, float]:
+        """mAP at 0.5 and over 0.5 ... 0.95, in per cent, of what was found on all test images."""
         from torchmetrics.detection import MeanAveragePrecision
 
         metric = MeanAveragePrecision(backend="pycocotools")
-        metric.warn_on_many_detections = False  # the best hundred count, as in COCO
-        chunk = TEST_CHUNK if self._small else 4
-        for start in range(0, self.scenes.test_size, chunk):
-            every = range(start, min(start + chunk, self.scenes.test_size))
-            images, targets = zip(*map(self.scenes.test, every), strict=True)
-            found = self.model.predict(x, buffers, [image.to(self.device) for image in images])
-            metric.update([{k: v.cpu() for k, v in one.items()} for one in found], list(targets))
+        metric.warn_on_many_detections = False  # the best hundred of a class count, as in COCO
+        metric.update(found, self.scenes.test_targets)
         values = metric.compute()
         return 100 * max(0.0, float(values["map_50"])), 100 * max(0.0, float(values["map"]))
+
+
+def packed(found: list[Target], size: int) -> Tensor:
+    """Detections as (size, DETECTIONS, 6) numbers that ranks can exchange.
+
+    A row is a box, its label and its score, or -1 where there is nothing.
+    """
+    rows = torch.full((size, DETECTIONS, 6), -1.0)
+    for row, one in zip(rows, found, strict=False):
+        columns = [one["boxes"], one["labels"][:, None], one["scores"][:, None]]
+        row[: len(one["labels"])] = torch.cat(columns, dim=1)
+    return rows
+
+
+def unpacked(rows: Tensor) -> list[Target]:
+    """The inverse of `packed`."""
+    kept = [row[row[:, 5] >= 0] for row in rows]
+    return [{"boxes": r[:, :4], "labels": r[:, 4].long(), "scores": r[:, 5]} for r in kept]
 
 
 def flipped(image: Tensor, target: Target) -> tuple[Tensor, Target]:
