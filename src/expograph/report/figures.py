@@ -1,5 +1,9 @@
-"""Figures as pure functions: of the topologies alone, or of an experiment's curves.csv."""
+"""Figures as pure functions: of the topologies alone, or of an experiment's curves.csv.
 
+Each is as wide as a column or as the text of a two-column paper: `style.COLUMN`, `style.TEXT`.
+"""
+
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -7,14 +11,16 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.collections import EllipseCollection
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from expograph import theory
 from expograph.engines.embedded import Embedded
-from expograph.report.style import RC, line_style, name_of, new_figure
+from expograph.report.style import COLUMN, RC, TEXT, line_style, name_of, new_figure, styled
 from expograph.report.tables import fitted, transient_exponent
-from expograph.spectral import spectral_gap
-from expograph.topology import build
+from expograph.spectral import averages_exactly, spectral_gap
+from expograph.topology import Topology, build, ceil_log2
 
 STATIC = ("ring", "star", "grid", "torus", "hypercube", "half_random", "static_exponential")
 
@@ -63,6 +69,100 @@ def consensus_error(
     return figure
 
 
+@styled
+def draw_topology(topology: Topology, steps: int | None = None) -> Figure:
+    """Who sends to whom: ranks on a circle, rank 0 at the top, then clockwise; a panel a step.
+
+    An arrow leads from j to i where W(k)[i, j] is not zero; a head at both ends is two messages.
+
+    Args:
+        topology: any, also one that is not in `TOPOLOGIES`.
+        steps: number of steps drawn, from step 0; None for one period, or 4 of a random one.
+    """
+    steps = steps or topology.period or UNENDING
+    figure, axes = _panels(steps)
+    axes = axes[:, 0]
+    angle = np.pi / 2 - 2 * np.pi * np.arange(topology.n) / topology.n
+    at = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # (n, 2)
+    radius = min(0.06, 1 / topology.n)
+    colour = line_style(topology.name)["color"]
+    digits = len(str(topology.n - 1))
+    numbered = range(0, topology.n, math.ceil(topology.n * digits / 48))  # more do not fit
+    width = 0.009 * min(1, max(0.3, 16 / topology.n))  # inches, of a line
+    for k, ax in enumerate(axes):
+        receivers, senders = topology.at(k).csr.nonzero()
+        others = receivers != senders
+        start, end = at[senders[others]], at[receivers[others]]
+        way = end - start
+        gap = 1.5 * radius * way / np.linalg.norm(way, axis=1, keepdims=True)
+        start, way = start + gap, way - 2 * gap
+        look = {"color": colour, "width": width, "headwidth": 6, "headlength": 7, "zorder": 2}
+        to_scale = {"units": "inches", "angles": "xy", "scale_units": "xy", "scale": 1}
+        ax.quiver(*start.T, *way.T, **look, **to_scale)
+        dots = EllipseCollection(2 * radius, 2 * radius, 0, units="xy", offsets=at, color="black")
+        dots.set_offset_transform(ax.transData)
+        ax.add_collection(dots)
+        for rank in numbered:
+            ax.text(*(1.2 * at[rank]), rank, ha="center", va="center", fontsize=7)
+        ax.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal")
+        ax.set_axis_off()
+        ax.set_title("every step" if topology.period == 1 else f"step {k}")
+    return figure
+
+
+@styled
+def matrices(topology: Topology, steps: int | None = None) -> Figure:
+    """The mixing matrices W(k) of the first steps, and below each the product W(k) ... W(0).
+
+    Rows are receivers. Zeros are white, the colours logarithmic; a product that averages exactly
+    is marked "= J".
+
+    Args:
+        topology: any, also one that is not in `TOPOLOGIES`.
+        steps: number of steps drawn, from step 0; None for one period, or 4 of a random one.
+    """
+    n, steps = topology.n, steps or topology.period or UNENDING
+    figure, axes = _panels(steps, stacked=2)
+    scale = {"norm": LogNorm(1 / (2 * n), 1), "cmap": "cividis_r"}
+    product = np.eye(n)
+    for k, pair in enumerate(axes):
+        W = topology.at(k)
+        product = W.csr @ product
+        factors = [f"W({k})", "\u22ef" * (k > 1), "W(0)" * (k > 0)]
+        exact = " = J" * averages_exactly(topology, 0, k + 1)
+        titles = f"W({k})", "".join(factors) + exact
+        for ax, shown, title in zip(pair, (W.dense(), product), titles, strict=True):
+            image = ax.imshow(np.ma.masked_less(shown, 1e-12), **scale)
+            ax.set(xticks=[], yticks=[], title=title)
+            ax.grid(False)
+            ax.spines[:].set_visible(True)
+    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=30, extend="min")
+    ticks = [*(2**t for t in range(ceil_log2(n)) if 2**t < 0.75 * n), n]
+    bar.set_ticks([1 / t for t in ticks], labels=[f"1/{t}" if t > 1 else "1" for t in ticks])
+    bar.minorticks_off()
+    return figure
+
+
+UNENDING = 4  # steps drawn of a schedule without a period
+A_ROW = 6  # panels side by side at most
+
+
+def _panels(count: int, stacked: int = 1) -> tuple[Figure, np.ndarray]:
+    """Square panels (count, stacked): the first index goes to the right, wrapped at `A_ROW`."""
+    blocks = math.ceil(count / A_ROW)
+    columns = math.ceil(count / blocks)
+    width = COLUMN if columns < 3 else TEXT
+    rows = blocks * stacked
+    height = rows * min(width / columns + 0.1, 2.3)
+    figure = Figure((width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).reshape(blocks, stacked, columns)
+    axes = axes.swapaxes(1, 2).reshape(-1, stacked)
+    for ax in axes[count:].ravel():
+        ax.remove()
+    return figure, axes[:count]
+
+
+@styled
 def training_curves(curves: pd.DataFrame, metric: str, ylabel: str) -> Figure:
     """Mean over seeds of `metric` against step with its 95 % band; a panel for each n.
 

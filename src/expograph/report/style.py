@@ -51,13 +51,29 @@ COLOURS = {
     "one_peer_exponential_uniform": "#b05f9a",
     "one_peer_hypercube": "#7a4fa3",
 }
+OTHER = "#882255"  # a topology of the user's own
+COLUMN, TEXT = 3.25, 6.75  # inches: the widths of a two-column paper, as ICML's style file sets it
+# Type that is 7 to 8 points where a figure is set at its own size.
 RC = {
     "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.3,
-    "figure.dpi": 150,
+    "grid.linewidth": 0.5,
+    "figure.dpi": 120,  # on a screen; files: `figures.save`
+    "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse matplotlib's default, Type 3
+    "svg.fonttype": "path",  # looks the same where our font is not installed; PDF keeps text
     "svg.hashsalt": "expograph",  # else element ids, and so the file, differ each time
 }
 DASHES = {"fully_connected": "--", "static_exponential": "-.", "one_peer_exponential": "-"}
@@ -69,19 +85,25 @@ def name_of(value: object) -> str:
 
 
 def line_style(topology: str) -> dict:
-    """Keyword arguments for a topology's line in any plot."""
+    """Keyword arguments for a topology's line in any plot; one not of ours gets `OTHER`."""
     thick = topology in DASHES
     return {
-        "color": COLOURS[topology],
+        "color": COLOURS.get(topology, OTHER),
         "linestyle": DASHES.get(topology, "-"),
-        "linewidth": 1.8 if thick else 1.1,
+        "linewidth": 1.5 if thick else 1.0,
         "label": name_of(topology),
     }
 
 
-def new_figure(columns: int = 1) -> tuple[Figure, list]:
-    """A figure with `columns` panels side by side, sized for a page, without global state."""
-    with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(4.2 * columns, 3.1), layout="constrained")
-        axes = figure.subplots(1, columns, squeeze=False)[0]
-    return figure, list(axes)
+styled = matplotlib.rc_context(RC)  # decorates what draws: text made after the axes obeys, too
+
+
+@styled
+def new_figure(columns: int = 1, height: float = 2.3) -> tuple[Figure, list]:
+    """A figure with `columns` panels side by side, without global state.
+
+    One panel is as wide as a column of a paper (`COLUMN`), more are as wide as its text (`TEXT`);
+    `height` is in inches.
+    """
+    figure = Figure(figsize=(COLUMN if columns == 1 else TEXT, height), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
