@@ -1,5 +1,6 @@
 """Figures of the cost model: hours against the published ones, and who is faster beyond them."""
 
+import textwrap
 from collections.abc import Mapping
 
 import numpy as np
@@ -10,13 +11,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from expograph.report.style import line_style, name_of, new_figure
+from expograph.report.style import line_style, name_of, new_figure, styled
 
 ROUNDING = 0.05  # hours: the published ones have one decimal
 LEVELS = (1.2, 1.5, 2, 5, 10, 20, 50)
 OUTLINE = [withStroke(linewidth=2.2, foreground="black")]  # white lines on yellow cells
 
 
+@styled
 def node_hours(cells: pd.DataFrame, predictions: Mapping[str, str]) -> Figure:
     """Nodes times hours, published and predicted, against nodes; a panel for each topology.
 
@@ -42,7 +44,7 @@ def node_hours(cells: pd.DataFrame, predictions: Mapping[str, str]) -> Figure:
         title = "psgd" if topology == "fully_connected" else topology
         ax.set(xlabel="nodes (8 GPUs each)", title=name_of(title))
         handles, labels = ax.get_legend_handles_labels()
-        ax.legend(handles[::-1], labels[::-1], fontsize=7, frameon=False, loc="upper left")
+        ax.legend(handles[::-1], labels[::-1], loc="upper left")
     top = max(ax.get_ylim()[1] for ax in axes)
     for ax in axes:
         ax.set_ylim(40, 1.04 * top)  # room for the legend
@@ -50,16 +52,16 @@ def node_hours(cells: pd.DataFrame, predictions: Mapping[str, str]) -> Figure:
     return figure
 
 
+@styled
 def speed_up_map(speed_up: Mapping[str, pd.DataFrame], nothing_gained: float) -> Figure:
     """How many times faster an iteration of the one-peer graph is than parallel SGD's.
 
     Args:
         speed_up: panel's title -> frame with a row for each number of nodes and a column for each
-            bandwidth in Gbit/s.
+            bandwidth in Gbit/s, the same rows in all.
         nothing_gained: cells below it are hatched.
     """
-    figure, axes = new_figure(len(speed_up))
-    figure.set_size_inches(4.2 * len(speed_up) + 0.8, 3.6)
+    figure, axes = new_figure(len(speed_up), height=3)
     top = max(frame.to_numpy().max() for frame in speed_up.values())
     for ax, (title, frame) in zip(axes, speed_up.items(), strict=True):
         values = frame.to_numpy()
@@ -68,28 +70,27 @@ def speed_up_map(speed_up: Mapping[str, pd.DataFrame], nothing_gained: float) ->
         _contours(ax, values)
         for (i, j), value in np.ndenumerate(values):
             dark = np.log(max(value, 1)) < 0.6 * np.log(top)
-            number = f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
+            number = f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
             ax.text(j, i, number, ha="center", va="center", fontsize=7, color="wk"[not dark])
             if value < nothing_gained:
                 ax.add_patch(_hatched((j - 0.5, i - 0.5)))
-        ax.set_xticks(x, [f"{g:g}" for g in frame.columns])
-        ax.set_yticks(y, [f"{n:,}" for n in frame.index])
+        ax.set_xticks(x, [f"{g:g}" for g in frame.columns], rotation=90)
+        ax.set_yticks(y, [f"{n:,}" for n in frame.index] if ax is axes[0] else [])
         ax.grid(False)
-        ax.set_title(title, fontsize=9)
-        ax.set_xlabel("bandwidth between servers (Gbit/s)")
+        ax.set_title(textwrap.fill(title, 24))
     axes[0].set_ylabel("nodes")
+    middle = axes[len(axes) // 2]  # a supxlabel would lie on the legend
+    middle.set_xlabel("bandwidth between servers (Gbit/s)")
     bar = figure.colorbar(mesh, ax=axes, pad=0.01, aspect=25)
     ticks = [t for t in (1, *LEVELS) if t <= top]
-    bar.set_ticks(ticks, labels=[f"{t:g}" for t in ticks], fontsize=7)
+    bar.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
     bar.minorticks_off()
-    bar.set_label("time of an iteration:\nparallel SGD's over one-peer's", fontsize=8)
+    bar.set_label("time of an iteration:\nparallel SGD's over one-peer's")
     key = _hatched((0, 0))
     key.set(facecolor="#00224e", fill=True, label=f"below {nothing_gained:g}: nothing gained")
     lines = Line2D([], [], color="white", linewidth=1.3, path_effects=OUTLINE)
     lines.set_label("borders of the steps of the colour bar")
-    figure.legend(
-        handles=[key, lines], loc="outside lower center", ncols=2, fontsize=7, frameon=False
-    )
+    figure.legend(handles=[key, lines], loc="outside lower center", ncols=2)
     return figure
 
 

@@ -1,6 +1,7 @@
 """Names and looks of topologies and algorithms, shared by every table and figure."""
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 NAMES = {
@@ -99,7 +100,7 @@ styled = matplotlib.rc_context(RC)  # decorates what draws: text made after the 
 
 
 @styled
-def new_figure(columns: int = 1, height: float = 2.3) -> tuple[Figure, list]:
+def new_figure(columns: int = 1, height: float = 2.3) -> tuple[Figure, list[Axes]]:
     """A figure with `columns` panels side by side, without global state.
 
     One panel is as wide as a column of a paper (`COLUMN`), more are as wide as its text (`TEXT`);
@@ -107,3 +108,10 @@ def new_figure(columns: int = 1, height: float = 2.3) -> tuple[Figure, list]:
     """
     figure = Figure(figsize=(COLUMN if columns == 1 else TEXT, height), layout="constrained")
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+def legend_below(figure: Figure, ax: Axes) -> None:
+    """A legend of the lines of `ax` below all panels, in as many columns as the width allows."""
+    columns = 4 if figure.get_figwidth() == TEXT else 2
+    with matplotlib.rc_context(RC):
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
