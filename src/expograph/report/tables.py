@@ -1,6 +1,5 @@
 """From the tidy summary of an experiment to its table, in Markdown, CSV and LaTeX."""
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pandas as pd
 
 from expograph import theory
 from expograph.config import Table
+from expograph.report import latex
 from expograph.report.style import name_of
 from expograph.results import replace_text, varying
 from expograph.spectral import contraction, spectral_gap, window_of
@@ -264,21 +264,25 @@ def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
 def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str) -> None:
     """Write `frames` (heading -> table) as table.md, table.csv and table.tex into `folder`.
 
-    table.csv is long: heading, row number, column, value. table.tex holds booktabs tabulars.
+    table.csv is long: heading, row number, column, value. table.tex has all frames; if they are
+    several, table_1.tex and so on have one each, for a document's `\\input`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    markdown, latex, tidy = [f"# {title}\n"], [f"% {title}\n"], []
+    markdown, snippets, tidy = [f"# {title}\n"], [], []
     for heading, frame in frames.items():
         shown = frame.map(_markdown).rename(columns=_markdown)
         text = shown.to_markdown(index=False, disable_numparse=True)
         markdown.append(f"## {heading}\n\n{text}\n")
-        body = frame.map(_latex).rename(columns=_latex)
-        latex.append(f"% {heading}\n{body.to_latex(index=False)}")
+        snippets.append(latex.snippet(heading, frame))
         long = frame.reset_index(names="row").melt("row", var_name="column")
         tidy.append(long.assign(table=heading))
     markdown.append(notes)
     replace_text(folder / "table.md", "\n".join(markdown))
-    replace_text(folder / "table.tex", "\n".join(latex))
+    replace_text(folder / "table.tex", "\n\\bigskip\n".join([f"% {title}", *snippets]))
+    for stale in folder.glob("table_*.tex"):
+        stale.unlink()
+    for k, snippet in enumerate(snippets if len(snippets) > 1 else [], start=1):
+        replace_text(folder / f"table_{k}.tex", snippet)
     csv = pd.concat(tidy)[["table", "row", "column", "value"]].sort_values(
         ["table", "row"], kind="stable"
     )
@@ -303,32 +307,5 @@ def _transient_text(found) -> str:
     return f"{found.transient:.0f} [{low}, {high}]"
 
 
-LATEX = {
-    "n^3 rho^4/(1-rho)^2": r"$n^3\rho^4/(1-\rho)^2$",
-    "norm of W(tau-1)...W(0) - J": r"$\|W^{(\tau-1)}\cdots W^{(0)} - J\|$",
-    "n^3 log^2 n": r"$n^3\log^2 n$",
-    "1/log n": r"$1/\log n$",
-    "log n": r"$\log n$",
-    "1/n^2": r"$1/n^2$",
-    "n^7": "$n^7$",
-    "n^5": "$n^5$",
-    "n^3": "$n^3$",
-    "1 - rho": r"$1-\rho$",
-    "tau": r"$\tau$",
-    "±": r"$\pm$",
-    "> ": "$>$ ",
-    "%": r"\%",
-    "_": r"\_",
-    "&": r"\&",
-    "#": r"\#",
-}
-_LATEX = re.compile("|".join(re.escape(k) for k in sorted(LATEX, key=len, reverse=True)))
-
-
 def _markdown(text: object) -> str:
     return str(text).replace("|", r"\|")
-
-
-def _latex(text: object) -> str:
-    """Plain text of ours -> LaTeX: formulas in math mode, special characters escaped."""
-    return _LATEX.sub(lambda found: LATEX[found[0]], str(text))
