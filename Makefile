@@ -11,6 +11,9 @@ SCALE ?= laptop
 ENGINE ?= embedded
 NP ?= 8
 RUN := $(VENV)/bin/python
+EXPOGRAPH := $(VENV)/bin/expograph
+# FORCE=1 does finished runs again, JOBS=2 sets the processes, TENSORBOARD=1 writes event files
+SWEEP = $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS)) $(if $(TENSORBOARD),--tensorboard)
 CONFIGS = $(foreach t,$(TABLE),configs/$(if $(filter 1 2 3 4,$(t)),table)$(t)$(if $(filter paper,$(SCALE)),_paper).toml)
 EVERYTHING = $(foreach c,table1 table2 table3 table4 transients convex iid momentum,configs/$(c).toml)
 READY := $(VENV)/.installed
@@ -19,7 +22,7 @@ CLUSTER := $(VENV)/cluster.json
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
-	reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak
+	report watch reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -45,36 +48,36 @@ $(CLUSTER): $(READY) requirements-cluster.txt scripts/cluster_env/install.py
 	@touch $@
 
 doctor: $(READY) ## what is there for a cluster, what is missing, and its cure
-	@$(VENV)/bin/expograph doctor
+	@$(EXPOGRAPH) doctor
 
 # TABLE=1 2 3 4, or another config's name: convex, iid, momentum, transients, cifar10
 # SCALE=paper takes the config of the paper's size
 # ENGINE=bluefog NP=8 [HOSTFILE=hosts]: the same configs as MPI jobs of up to NP ranks
 reproduce-table: data $(if $(filter-out embedded,$(ENGINE)),$(CLUSTER)) ## run Tables 1, 2, 3 (or TABLE=2) and print them; ENGINE=bluefog NP=8 for MPI
 ifeq ($(ENGINE),embedded)
-	@$(RUN) scripts/train.py $(CONFIGS) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
-	@$(RUN) scripts/figures.py
+	@$(EXPOGRAPH) sweep $(CONFIGS) $(SWEEP)
+	@$(EXPOGRAPH) figure
 else
-	@$(RUN) scripts/launch.py --engine $(ENGINE) --np $(NP) $(if $(HOSTFILE),--hostfile "$(HOSTFILE)") \
-		$(CONFIGS) $(if $(FORCE),--force)
+	@$(EXPOGRAPH) sweep $(CONFIGS) $(SWEEP) --engine $(ENGINE) --np $(NP) \
+		$(if $(HOSTFILE),--hostfile "$(HOSTFILE)")
 endif
 
 # FIGURE=spectral_gap|consensus_error|table1_curves|table2_curves|iid_curves|transients
 reproduce-figure: data ## train what one figure shows, and draw it: FIGURE=transients
-	@config=$$($(RUN) scripts/figures.py --config $(FIGURE)) && \
-		{ [ -z "$$config" ] || $(RUN) scripts/train.py $$config $(if $(FORCE),--force); } && \
-		$(RUN) scripts/figures.py $(FIGURE)
+	@config=$$($(EXPOGRAPH) figure --config $(FIGURE)) && \
+		{ [ -z "$$config" ] || $(EXPOGRAPH) sweep $$config $(SWEEP); } && \
+		$(EXPOGRAPH) figure $(FIGURE)
 
 reproduce: data ## every table, figure and claim at laptop scale: within an hour on 2 cores, resumable
-	@$(RUN) scripts/train.py $(EVERYTHING) $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS))
-	@$(RUN) scripts/figures.py
+	@$(EXPOGRAPH) sweep $(EVERYTHING) $(SWEEP)
+	@$(EXPOGRAPH) figure
 	@$(RUN) scripts/cost_model.py
-	@$(RUN) scripts/claims.py
+	@$(EXPOGRAPH) claims
 
 claims: data ## measure the paper's claims; writes results/claims.md
-	@$(RUN) scripts/train.py $$($(RUN) scripts/claims.py --configs) $(if $(FORCE),--force)
+	@$(EXPOGRAPH) sweep $$($(EXPOGRAPH) claims --configs) $(SWEEP)
 	@$(RUN) scripts/cost_model.py
-	@$(RUN) scripts/claims.py
+	@$(EXPOGRAPH) claims
 
 cost-model: $(READY) ## predict the hours of the paper's ImageNet table, and beyond
 	@$(RUN) scripts/cost_model.py
@@ -83,7 +86,14 @@ dry-run: $(CLUSTER) ## every paper-scale config for 3 steps under bfrun, on made
 	@$(IN_CLUSTER) $(RUN) scripts/dry_run.py $(CONFIG)
 
 figures: $(READY) ## draw the figures from the committed results; trains nothing
-	@$(RUN) scripts/figures.py
+	@$(EXPOGRAPH) figure
+	@$(RUN) scripts/cost_model.py
+
+watch: $(READY) ## the tables of the running sweep as they fill (from another terminal)
+	@$(EXPOGRAPH) table --watch
+
+report: $(READY) ## results/report/index.html: everything that was measured, opens from disk
+	@$(EXPOGRAPH) report
 
 test: $(READY) ## run the tests
 	@-$(RUN) scripts/fetch_data.py fashion_mnist  # without it the tests that need it are skipped
@@ -112,7 +122,7 @@ bench: $(READY) ## speed and memory of the engine, as ratios; writes results/ben
 	@$(RUN) scripts/bench.py
 
 clean-runs: ## forget the finished runs: the next reproduce-table trains again
-	@rm -rf results/runs results/*_custom
+	@rm -rf results/runs results/*_custom results/tensorboard results/running
 
 clean: clean-runs ## remove runs, caches and the virtual environment; data/ and tables stay
 	@rm -rf $(VENV) .pytest_cache .hypothesis .ruff_cache src/*.egg-info

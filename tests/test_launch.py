@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def run(script: str, *words: str, **environment: str) -> subprocess.CompletedProcess:
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / script), *words],
+        [sys.executable, *words],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,
@@ -27,12 +27,13 @@ def run(script: str, *words: str, **environment: str) -> subprocess.CompletedPro
         (["configs/table2.toml", "--np", "2"], "--np 2: the smallest run has 4 ranks"),
         (["configs/tabel2.toml", "--np", "8"], "configs/tabel2.toml: No such file"),
         (["topology=ring", "--np", "8"], "expected a config file"),
+        (["configs/table2.toml"], "--engine bluefog: give --np"),
         (["configs/table2.toml", "--np", "8", "--hostfile", "nowhere"], "nowhere: no such file"),
         (["configs/table2.toml", "topolgy=ring", "--np", "8"], "did you mean run.topology?"),
     ],
 )
 def test_a_wrong_launch_is_one_line(words, said):
-    done = run("launch.py", "--engine", "bluefog", *words)
+    done = run("-m", "expograph", "sweep", "--engine", "bluefog", *words)
     assert done.returncode == 2
     assert said in done.stderr and done.stderr.count("\n") == 1
 
@@ -53,9 +54,9 @@ def test_a_job_for_each_number_of_nodes_up_to_np(tmp_path, engine, expected):
         script.chmod(0o755)
     code = (
         "import sys; sys.executable = sys.argv.pop(1); sys.argv.pop(0)\n"
-        "import runpy; runpy.run_path('scripts/launch.py', run_name='__main__')"
+        "from expograph.cli import main; sys.exit(main(sys.argv))"
     )
-    words = ["launch.py", "configs/table2.toml", "--engine", engine, "--np", "16", "seed=0"]
+    words = ["sweep", "configs/table2.toml", "--engine", engine, "--np", "16", "seed=0"]
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "python"), *words],
         cwd=ROOT,
@@ -80,7 +81,7 @@ def test_a_job_for_each_number_of_nodes_up_to_np(tmp_path, engine, expected):
     ],
 )
 def test_what_stops_a_build_is_one_line_before_it_begins(environment, said):
-    done = run("cluster_env/install.py", **environment)
+    done = run("scripts/cluster_env/install.py", **environment)
     assert done.returncode == 1
     assert said in done.stderr and done.stderr.count("\n") == 1
 
@@ -90,6 +91,6 @@ def test_a_finished_environment_is_left_alone():
     if not stamp.exists():
         pytest.skip("no cluster environment: make cluster-env")
     before = json.loads(stamp.read_text())
-    done = run("cluster_env/install.py")
+    done = run("scripts/cluster_env/install.py")
     assert done.returncode == 0 and "cluster environment is there" in done.stdout
     assert json.loads(stamp.read_text()) == before

@@ -48,7 +48,7 @@ def test_figures_are_drawn_from_committed_results_alone(tmp_path):
         (tmp_path / name).mkdir()
         shutil.copy(RESULTS / name / "curves.csv", tmp_path / name / "curves.csv")
     done = subprocess.run(
-        [sys.executable, "scripts/figures.py", "--results", str(tmp_path)],
+        [sys.executable, "-m", "expograph", "figure", "--results", str(tmp_path)],
         capture_output=True,
         text=True,
     )

@@ -153,12 +153,12 @@ def test_a_killed_process_fails_its_own_run_and_no_other(tmp_path, monkeypatch):
 WORK = sweeping._work
 
 
-def _die_on_seed_1(run: Run, root) -> str:
+def _die_on_seed_1(run: Run, **options) -> str:
     if run.seed == 1:
         sweeping._reports.put((run.key, 0))
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
-    return WORK(run, root)
+    return WORK(run, **options)
 
 
 def test_leftovers_of_killed_writers_are_removed_and_live_ones_kept(tmp_path):

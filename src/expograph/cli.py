@@ -1,69 +1,92 @@
-"""The command `expograph`: one function a sub-command, listed in COMMANDS."""
+"""The command `expograph`: finds the sub-command, reads its words, turns what fails into a status.
+
+Nothing heavy is imported before a sub-command asks for it: `--help` and completion answer at once,
+and `doctor` works where torch is broken.
+"""
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from types import ModuleType
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+COMMANDS = {
+    "train": "run experiments in this process, or as a rank of an MPI job",
+    "sweep": "run all of some configs, on any engine, and write their tables",
+    "table": "show a table, also while its sweep is running",
+    "figure": "draw figures from the results",
+    "report": "build the page with everything that was measured",
+    "topology": "list the topologies, or draw one with its matrix",
+    "claims": "measure the paper's claims and write the ledger",
+    "doctor": "what this machine has for each engine, what it lacks, and the cure",
+    "completion": "print the completion script of a shell",
+}
+DESCRIPTION = """Decentralized training over exponential graphs: run, compare and look.
 
-from expograph import doctor
+examples:
+  expograph topology show one_peer_exponential --nodes 16
+  expograph train configs/table2.toml topology=ring nodes=8 seed=0
+  expograph sweep configs/table2.toml
+  expograph table table2
+  expograph COMMAND --help                      each with examples of its own
 
-STYLES = {"ok": "green", "note": "yellow", "missing": "red", "broken": "bold red"}
-EXAMPLES = """examples:
-  expograph doctor                                what each engine needs, and its cure
-  expograph doctor --ranks 8 --engine bluefog     exit status 0 if BlueFog can run
+exit status: 0 done, 1 something could not be done, 2 the command or a config is wrong (one line
+says where), 130 interrupted; the same command then goes on with what is left.
 """
 
 
-def run_doctor(arguments: argparse.Namespace) -> int:
-    """what this machine has for each engine, what it lacks, and the cure"""
-    findings = doctor.examine(arguments.ranks)
-    console = Console()
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for _ in range(3):
-        table.add_column(overflow="fold")
-    for what, state, found, cure in findings:  # Text: brackets in a message are no markup
-        table.add_row(what, Text(state, STYLES[state]), Text(found))
-        if cure:
-            table.add_row("", "", Text(f"-> {cure}", "bold"))
-    console.print(table, highlight=False)
-    verdicts = doctor.verdicts(findings)
-    line = "; ".join(f"{engine}: {verdict}" for engine, verdict in verdicts.items())
-    console.print(f"\n{line}", highlight=False)
-    return int(verdicts[arguments.engine] != "ready")
+def module_of(name: str) -> ModuleType:
+    """The module of a sub-command."""
+    return importlib.import_module(f"expograph.commands.{name}")
 
 
-def doctor_options(parser: argparse.ArgumentParser) -> None:
-    engines = list(doctor.NEEDS)
-    parser.add_argument("--ranks", type=_positive, help="to be carried here (default: the cores)")
-    parser.add_argument(
-        "--engine", choices=engines, default="embedded", help="whose needs decide the exit status"
+def describe(parser: argparse.ArgumentParser, module: ModuleType) -> argparse.ArgumentParser:
+    """Give a sub-command's parser its text and options."""
+    parser.description = module.__doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    module.options(parser)
+    return parser
+
+
+def whole_parser(complete: bool = False) -> argparse.ArgumentParser:
+    """The parser of all sub-commands: their names, and if `complete` their options too."""
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="expograph", description=DESCRIPTION, formatter_class=layout
     )
-
-
-Command = tuple[Callable[[argparse.Namespace], int], Callable[[argparse.ArgumentParser], None]]
-COMMANDS: dict[str, Command] = {"doctor": (run_doctor, doctor_options)}
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: need a whole number above 0")
-    return int(text)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if complete:
+            describe(command, module_of(name))
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line, `sys.argv` by default; its exit status."""
     sys.stdout.reconfigure(errors="replace")  # a terminal without the compiler's letters
-    layout = {"epilog": EXAMPLES, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog="expograph", **layout)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (run, add_options) in COMMANDS.items():
-        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, **layout)
-        add_options(command)
-        command.set_defaults(run=run)
-    arguments = parser.parse_args(argv)
-    return arguments.run(arguments)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] not in COMMANDS:
+        whole_parser().parse_args(words or ["--help"])
+        return 2  # not reached: argparse exits
+    module = module_of(words[0])
+    parser = describe(argparse.ArgumentParser(prog=f"expograph {words[0]}"), module)
+    arguments = parser.parse_intermixed_args(words[1:])  # options may stand between the words
+    try:
+        return module.run(arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `expograph table table2 | head`
+        sys.stderr.close()
+        return 0
+    except Exception as e:
+        from expograph.commands.mendable import MENDABLE
+
+        if not isinstance(e, MENDABLE):
+            raise
+        print(e, file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -122,10 +122,13 @@ def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:
 def curves(runs: Iterable[Run], root: Path = ROOT) -> dict[str, pd.DataFrame]:
     """The recorded metrics of every run that is done, by key."""
     return {
-        run.key: pd.read_csv(folder(run, root) / "metrics.csv")
-        for run in runs
-        if (load(run, root) or {}).get("status") == "done"
+        run.key: curve(run, root) for run in runs if (load(run, root) or {}).get("status") == "done"
     }
+
+
+def curve(run: Run, root: Path = ROOT) -> pd.DataFrame:
+    """The recorded metrics of a finished run: step, and a column a metric."""
+    return pd.read_csv(folder(run, root) / "metrics.csv")
 
 
 def mean_curves(
@@ -151,8 +154,7 @@ def mean_curves(
         stacked = pd.concat([by_key[key] for key in group["key"]])
         present = [m for m in metrics if m in stacked]
         steps = stacked.loc[stacked[present].notna().any(axis=1), "step"].unique()
-        picked = np.unique(np.geomspace(1, len(steps), points).round().astype(int)) - 1
-        stacked = stacked[stacked["step"].isin(steps[picked])]
+        stacked = stacked[stacked["step"].isin(_thinned(steps, points))]
         rows = []
         for step, at in stacked.groupby("step"):
             row: dict[str, Any] = {**dict(zip(told, setting, strict=True)), "step": step}
@@ -165,6 +167,35 @@ def mean_curves(
             rows.append(row)
         frames.append(pd.DataFrame(rows))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def single_curves(
+    by_key: dict[str, pd.DataFrame], metrics: Sequence[str], rows: int = 2500
+) -> pd.DataFrame:
+    """Every run's own curves, thinned to about 20 records each and to about `rows` in all.
+
+    Args:
+        by_key: `curves` of the runs.
+        metrics: the columns wanted; those a run did not record are left out.
+    Returns:
+        One row a (run, step): key, step, and the metrics.
+    """
+    points = max(2, min(20, rows // max(1, len(by_key))))
+    frames = [pd.DataFrame(columns=["key", "step"])]
+    for key, recorded in by_key.items():
+        present = [m for m in metrics if m in recorded]
+        picked = [_thinned(recorded.loc[recorded[m].notna(), "step"], points) for m in present]
+        kept = recorded[recorded["step"].isin(np.concatenate([[], *picked]))]
+        frames.append(kept[["step", *present]].assign(key=key))
+    together = pd.concat(frames[1:] or frames, ignore_index=True)
+    return together[["key", "step", *(m for m in metrics if m in together)]]
+
+
+def _thinned(steps: Sequence[int] | pd.Series, points: int) -> np.ndarray:
+    """At most `points` of the steps, denser at the start, as logarithmic axes want them."""
+    steps = np.asarray(steps)
+    picked = np.unique(np.geomspace(1, max(1, len(steps)), points).round().astype(int)) - 1
+    return steps[picked[: len(steps)]]
 
 
 def varying(summary: pd.DataFrame) -> list[str]:

@@ -7,8 +7,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from expograph.config import Run
 from expograph.job import Job
 from expograph.memory import keep_freed_memory
 from expograph.provenance import provenance
+from expograph.tensorboard import Events, replay
 from expograph.topology import build
 from expograph.train import Diverged, Record, train
 
@@ -50,8 +53,11 @@ def execute(
     root: Path = results.ROOT,
     progress: Progress | None = None,
     job: Job | None = None,
+    tensorboard: bool = False,
 ) -> str:
     """Do one run and save it: here, or on every rank of a job, of which rank 0 saves.
+
+    With `tensorboard` its metrics also go to event files while it trains.
 
     Returns:
         Its status, "done" or "diverged".
@@ -63,10 +69,13 @@ def execute(
     records: list[Record] = []
     status, note = "done", None
     try:
-        for record in train(run, problem, engine):
-            records.append(record._replace(x=None))  # only the numbers are kept
-            if progress:
-                progress(run, record.step)
+        with Events(run, root) if tensorboard and engine.root else nullcontext() as events:
+            for record in train(run, problem, engine):
+                records.append(record._replace(x=None))  # only the numbers are kept
+                if events:
+                    events(record.step, record.values)
+                if progress:
+                    progress(run, record.step)
     except Diverged as e:
         status, note = "diverged", str(e)
     if not engine.root:
@@ -92,6 +101,7 @@ def execute_all(
     root: Path = results.ROOT,
     force: bool = False,
     on_progress: Progress | None = None,
+    tensorboard: bool = False,
 ) -> Outcome:
     """`sweep` by the ranks of a job: every rank calls it, one run after the other.
 
@@ -106,9 +116,11 @@ def execute_all(
     for run, reuse in zip(runs, finished, strict=True):
         if reuse:
             outcome.reused.append(run)
+            if tensorboard and job.rank == 0:
+                replay(run, root)
             continue
         job.doing(run.label)
-        status = execute(run, root, on_progress, job)
+        status = execute(run, root, on_progress, job, tensorboard)
         (outcome.diverged if status == "diverged" else outcome.finished).append(run)
         if on_progress:
             on_progress(run, run.steps)
@@ -143,6 +155,7 @@ def sweep(
     jobs: int | None = None,
     force: bool = False,
     on_progress: Progress | None = None,
+    tensorboard: bool = False,
 ) -> Outcome:
     """Do every run that is not finished, `jobs` at a time, one process each.
 
@@ -154,6 +167,7 @@ def sweep(
             many threads on models this small.
         force: do finished runs again.
         on_progress: called here as runs advance; a finished run reports its `steps`.
+        tensorboard: write event files, also of the runs that are finished already.
     """
     outcome = Outcome()
     results.discard_leftovers(root)
@@ -161,19 +175,26 @@ def sweep(
     for run in runs:
         if not force and results.load(run, root):
             outcome.reused.append(run)
+            if tensorboard:
+                replay(run, root)
         else:
             todo.append(run)
     todo.sort(key=cost, reverse=True)  # long runs first: no long tail on one core
+    work = partial(_work, root=root, tensorboard=tensorboard)
     while todo:
-        suspects, todo = _round(todo, root, jobs or os.cpu_count() or 1, on_progress, outcome)
+        suspects, todo = _round(todo, work, jobs or os.cpu_count() or 1, on_progress, outcome)
         for run in suspects:  # one of them lost its process: each again, alone
-            if _round([run], root, 1, on_progress, outcome)[0]:
+            if _round([run], work, 1, on_progress, outcome)[0]:
                 outcome.failed.append((run, "its process died (killed, or out of memory?)"))
     return outcome
 
 
 def _round(
-    todo: list[Run], root: Path, jobs: int, on_progress: Progress | None, outcome: Outcome
+    todo: list[Run],
+    work: Callable[[Run], str],
+    jobs: int,
+    on_progress: Progress | None,
+    outcome: Outcome,
 ) -> tuple[list[Run], list[Run]]:
     """Do `todo` in one pool of processes, noting in `outcome` what became of each run.
 
@@ -190,7 +211,7 @@ def _round(
             jobs, mp_context=context, initializer=_start_worker, initargs=(threads, reports)
         )
         try:
-            futures = {pool.submit(_work, run, root): run for run in todo}
+            futures = {pool.submit(work, run): run for run in todo}
             return _collect(futures, reports, on_progress, outcome)
         except BaseException:
             for process in list((pool._processes or {}).values()):
@@ -242,7 +263,7 @@ def _start_worker(threads: int, reports: Any) -> None:
     keep_freed_memory()
 
 
-def _work(run: Run, root: Path) -> str:
+def _work(run: Run, root: Path, tensorboard: bool) -> str:
     last, parent = time.monotonic(), os.getppid()
     _reports.put((run.key, 0))
 
@@ -254,4 +275,4 @@ def _work(run: Run, root: Path) -> str:
             last = time.monotonic()
             _reports.put((run.key, step))
 
-    return execute(run, root, progress)
+    return execute(run, root, progress, tensorboard=tensorboard)

@@ -12,14 +12,16 @@ from expograph.provenance import code_fingerprint, provenance
 from expograph.report import tables
 from expograph.report.style import name_of
 
+SINGLE = 200  # runs up to which the curves of each are kept: a file of a hundred kilobytes
 CURVES = ("accuracy_averaged", "map_50", "consensus_distance", "train_loss", "error_workers")
 
 
 def write_report(experiment: Experiment, root: Path, name: str) -> list[Screen]:
     """Write results/<name>/ from the runs that are there; its tables for a terminal.
 
-    runs.csv has a row a run, curves.csv the curves averaged over seeds, table.{md,csv,tex} the
-    experiment's table, provenance.json the machine and code of the runs.
+    runs.csv has a row a run, curves.csv the curves averaged over seeds, seeds.csv those of each run
+    where there are few, table.{md,csv,tex} the experiment's table, provenance.json the machine and
+    code of the runs.
     """
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,36 +30,60 @@ def write_report(experiment: Experiment, root: Path, name: str) -> list[Screen]:
     results.replace_text(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))
     curves = results.mean_curves(summary, by_key, CURVES)
     results.replace_text(folder / "curves.csv", curves.to_csv(index=False, float_format="%.5g"))
+    if len(experiment.runs) <= SINGLE:
+        single = results.single_curves(by_key, CURVES)
+        results.replace_text(folder / "seeds.csv", single.to_csv(index=False, float_format="%.4g"))
     results.replace_text(
         folder / "provenance.json", json.dumps(_provenance(experiment, root), indent=1) + "\n"
     )
     if experiment.table is None:
         return []
-    numbers = published_numbers(experiment.path)
-    published = tables.Published(experiment.table.published, numbers)
+    frames, measured = frames_of(experiment, summary, by_key)
+    if measured is not None:
+        results.replace_text(folder / "transients.csv", measured.to_csv(index=False))
+    tables.write(frames, _notes(experiment, summary), folder, experiment.table.title)
+    return [screen(f"{name}: {heading}", frame) for heading, frame in frames.items()]
+
+
+def frames_of(
+    experiment: Experiment,
+    summary: pd.DataFrame,
+    by_key: dict[str, pd.DataFrame],
+    cell: tables.Cell = tables.cell,
+) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None]:
+    """The tables of an experiment, heading -> frame, and the transients they rest on, if any.
+
+    Args:
+        summary: `results.summary` of its runs.
+        by_key: `results.curves` of its runs.
+        cell: what stands in a cell of a pivot table.
+    """
     table = experiment.table
     if table.kind == "pivot":
-        frames = {METRICS[m]: tables.pivot(summary, table, m, published) for m in table.metrics}
+        published = _published(experiment)
+        frames = {
+            METRICS[m]: tables.pivot(summary, table, m, published, cell) for m in table.metrics
+        }
         if table.compare:
             what = ", ".join(name_of(value) for value in table.compare.values())
             heading = f"{METRICS[table.metrics[0]]}: difference from {what}, same seeds"
             frames[heading] = tables.differences(summary, table, table.metrics[0])
-    else:
-        measured = tables.transients(summary, by_key, table)
-        results.replace_text(folder / "transients.csv", measured.to_csv(index=False))
-        if table.kind == "theory":
-            frames = {table.title: tables.theory_table(summary, measured)}
-        else:
-            frames = {
-                "transient iterations": tables.transient_table(measured, table.rows),
-                "their growth: n^exponent": tables.exponents(measured),
-            }
-    notes = _notes(experiment, summary, published)
-    tables.write(frames, notes, folder, experiment.table.title)
-    return [_screen(f"{name}: {heading}", frame) for heading, frame in frames.items()]
+        return frames, None
+    measured = tables.transients(summary, by_key, table)
+    if table.kind == "theory":
+        return {table.title: tables.theory_table(summary, measured)}, measured
+    return {
+        "transient iterations": tables.transient_table(measured, table.rows),
+        "their growth: n^exponent": tables.exponents(measured),
+    }, measured
 
 
-def _notes(experiment: Experiment, summary: pd.DataFrame, published: tables.Published) -> str:
+def _published(experiment: Experiment) -> tables.Published:
+    return tables.Published(experiment.table.published, published_numbers(experiment.path))
+
+
+def _notes(experiment: Experiment, summary: pd.DataFrame) -> str:
+    published = _published(experiment)
     seeds = summary["seed"].nunique()
     lines = [
         f"From `{experiment.path}`: {len(summary)} runs, {seeds} seeds. ± is the half-width "
@@ -99,10 +125,11 @@ def _provenance(experiment: Experiment, root: Path) -> dict:
     }
 
 
-def _screen(title: str, frame: pd.DataFrame) -> Screen:
-    screen = Screen(title=title, title_justify="left")
+def screen(title: str, frame: pd.DataFrame) -> Screen:
+    """A table for a terminal."""
+    shown = Screen(title=title, title_justify="left")
     for column in frame.columns:
-        screen.add_column(name_of(column))
+        shown.add_column(name_of(column))
     for row in frame.itertuples(index=False):
-        screen.add_row(*map(str, row))
-    return screen
+        shown.add_row(*map(str, row))
+    return shown

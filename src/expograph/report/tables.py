@@ -1,6 +1,7 @@
 """From the tidy summary of an experiment to its table, in Markdown, CSV and LaTeX."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,20 @@ def cell(group: pd.DataFrame, metric: str) -> str:
     return str(mean_interval(group[metric].to_numpy()))
 
 
-def pivot(summary: pd.DataFrame, table: Table, metric: str, published: Published) -> pd.DataFrame:
+def live_cell(group: pd.DataFrame, metric: str) -> str:
+    """The same while runs are still to come: the mean so far and of how many seeds it is."""
+    count = int((group["status"] == "done").sum())
+    if count == len(group) or (group["status"] == "diverged").any():
+        return cell(group, metric)
+    return f"{group[metric].mean():.2f} ({count} of {len(group)})" if count else "-"
+
+
+Cell = Callable[[pd.DataFrame, str], str]
+
+
+def pivot(
+    summary: pd.DataFrame, table: Table, metric: str, published: Published, cell: Cell = cell
+) -> pd.DataFrame:
     """A row for each value of `table.rows`, a column for each of `table.column`, in run order.
 
     What else the runs of one cell differ in, seeds apart, becomes further rows: a cell's interval
@@ -287,6 +301,18 @@ def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str)
         ["table", "row"], kind="stable"
     )
     replace_text(folder / "table.csv", csv.to_csv(index=False))
+
+
+def read(path: Path) -> dict[str, pd.DataFrame]:
+    """The frames of a table.csv that `write` made, heading -> table of text."""
+    tidy = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frames = {}
+    for heading, part in tidy.groupby("table", sort=False):
+        columns = list(part["column"].drop_duplicates())
+        rows = part.assign(row=part["row"].astype(int))
+        wide = rows.pivot(index="row", columns="column", values="value").sort_index()
+        frames[heading] = wide[columns].reset_index(drop=True)
+    return frames
 
 
 def _heading(key: str) -> str:

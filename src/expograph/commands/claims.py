@@ -1,21 +1,20 @@
 """Measure the paper's claims and write the ledger, results/claims.md and claims.csv.
 
-    python scripts/claims.py                      # `make claims` trains what is missing first
-    python scripts/claims.py --configs            # only print the configs whose runs are needed
+examples:
+  expograph claims                  `make claims` trains what is missing first
+  expograph claims --configs        only print the configs whose runs are needed
 
-Trains nothing itself. Exit status: 0 every claim was measured (whatever the verdict), 1 some
-could not be, 2 the file of claims is wrong.
+Trains nothing itself. exit status: 0 every claim was measured (whatever the verdict), 1 some could
+not be, 2 the file of claims is wrong.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 
 from expograph import claims, results
-from expograph.config import ConfigError
 from expograph.provenance import provenance
 
 MARKS = {True: "yes", False: "no", None: "not measured"}
@@ -67,27 +66,24 @@ def ledger(findings: list[claims.Finding]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
     parser.add_argument("--file", type=Path, default=Path("configs/claims.toml"))
     parser.add_argument("--configs", action="store_true", help="print the configs needed")
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
-    arguments = parser.parse_args()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print the verdicts and write the ledger."""
     console = Console()
-    try:
-        stated = claims.read(arguments.file)
-        if arguments.configs:
-            print(*claims.experiments(stated), sep="\n")
-            return 0
-        findings = []
-        for claim in stated:
-            findings.append(claims.measure(claim, arguments.results))
-            console.print(f"{findings[-1].verdict:>14}  {claim.id}: {claim.statement}")
-    except ConfigError as e:
-        print(e, file=sys.stderr)
-        return 2
+    stated = claims.read(arguments.file)
+    if arguments.configs:
+        print(*claims.experiments(stated), sep="\n")
+        return 0
+    findings = []
+    for claim in stated:
+        findings.append(claims.measure(claim, arguments.results))
+        console.print(f"{findings[-1].verdict:>14}  {claim.id}: {claim.statement}")
     arguments.results.mkdir(parents=True, exist_ok=True)
     results.replace_text(arguments.results / "claims.md", ledger(findings))
     rows = [
@@ -105,7 +101,3 @@ def main() -> int:
     text = pd.DataFrame(rows).to_csv(index=False)
     results.replace_text(arguments.results / "claims.csv", text)
     return int(any(f.verdict == "not measured" for f in findings))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

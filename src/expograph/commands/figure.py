@@ -1,8 +1,9 @@
-"""Draw the figures from the committed results and the topologies alone; trains nothing.
+"""Draw figures from the committed results and the topologies alone; trains nothing.
 
-python scripts/figures.py                        # all of them
-python scripts/figures.py transients             # one
-python scripts/figures.py --config transients    # only print the config whose runs it shows
+examples:
+  expograph figure                        all of them, into results/figures/
+  expograph figure transients             one
+  expograph figure --config transients    only print the config whose runs it shows
 """
 
 import argparse
@@ -15,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from expograph import results
-from expograph.config import load
+from expograph.config import ConfigError, load
 from expograph.names import known
 from expograph.report import figures
 
@@ -73,20 +74,21 @@ EXPERIMENTS = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("figure", nargs="*", help=f"of {', '.join([*ALONE, *EXPERIMENTS])}")
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line."""
+    names = [*ALONE, *EXPERIMENTS]
+    parser.add_argument("figure", nargs="*", help=f"of {', '.join(names)}")
     parser.add_argument("--config", action="store_true", help="print the config it shows, if any")
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
-    arguments = parser.parse_args()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draw what can be drawn; 1 if a figure asked for by its name has nothing to show."""
     try:
         for name in arguments.figure:
             known("figure", name, (*ALONE, *EXPERIMENTS))
     except ValueError as e:
-        print(e, file=sys.stderr)
-        return 2
+        raise ConfigError(str(e)) from None
     wanted = arguments.figure or [*ALONE, *EXPERIMENTS]
     if arguments.config:
         print(*(f"configs/{EXPERIMENTS[n].experiment}.toml" for n in wanted if n in EXPERIMENTS))
@@ -105,9 +107,5 @@ def main() -> int:
             figure = source.draw(pd.read_csv(path))
         figures.save(figure, folder / name)
         drawn.append(name)
-    print(f"{len(drawn)} figures in {folder}/ (PNG and SVG): {', '.join(drawn)}")
-    return 0 if drawn else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    print(f"{len(drawn)} figures in {folder}/ (PNG, SVG and PDF): {', '.join(drawn)}")
+    return int(len(drawn) < (len(arguments.figure) or 1))

@@ -1,0 +1,7 @@
+"""Errors that whoever typed the command can mend: one line each, no traceback."""
+
+from expograph.config import ConfigError
+from expograph.data import DataUnavailable
+from expograph.job import JobError
+
+MENDABLE = (ConfigError, DataUnavailable, JobError)
