@@ -26,21 +26,11 @@ def test_committed_tables_have_every_run_and_name_their_maker(name):
 
 def test_no_absolute_path_is_committed():
     for path in RESULTS.rglob("*"):
-        committed = path.is_file() and "runs" not in path.parts and path.suffix != ".png"
+        committed = path.is_file() and "runs" not in path.parts
         if committed and not any(part.endswith("_custom") for part in path.parts):
-            assert str(Path.home()) not in path.read_text(), path
-            assert str(Path.cwd()) not in path.read_text(), path
-
-
-@pytest.mark.parametrize("folder", [".", "notebooks"])
-def test_notebooks_run_from_top_to_bottom(folder):
-    for path in Path("notebooks").glob("*.ipynb"):
-        cells = json.loads(path.read_text())["cells"]
-        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+            content = path.read_bytes()
+            assert bytes(Path.home()) not in content, path
+            assert bytes(Path.cwd()) not in content, path
 
 
 def test_figures_are_drawn_from_committed_results_alone(tmp_path):
@@ -55,4 +45,4 @@ def test_figures_are_drawn_from_committed_results_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     drawn = {p.name for p in (tmp_path / "figures").iterdir()}
     for figure in ("spectral_gap", "consensus_error", "table1_curves", "table2_curves"):
-        assert {f"{figure}.png", f"{figure}.svg"} <= drawn
+        assert {f"{figure}.png", f"{figure}.svg", f"{figure}.pdf"} <= drawn

@@ -178,12 +178,13 @@ def _panels(count: int, stacked: int = 1) -> tuple[Figure, np.ndarray]:
 
 
 @styled
-def training_curves(curves: pd.DataFrame, metric: str, ylabel: str) -> Figure:
+def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = False) -> Figure:
     """Mean over seeds of `metric` against step with its 95 % band; a panel for each n.
 
     Args:
         curves: `results.mean_curves` of an experiment: topology, algorithm, nodes, step and
             `<metric>`, and `<metric>_half_width` unless there is but one seed.
+        log: logarithmic axis of the metric, without the bands: many would reach below zero.
     """
     sizes = sorted(curves["nodes"].unique())
     figure, axes = new_figure(len(sizes), height=2.6)
@@ -193,14 +194,16 @@ def training_curves(curves: pd.DataFrame, metric: str, ylabel: str) -> Figure:
             style = _style(topology)
             # a line of one point would show nothing
             ax.plot(group["step"], group[metric], marker="." * (len(group) == 1), **style)
-            if f"{metric}_half_width" in group:
+            if f"{metric}_half_width" in group and not log:
                 band = group[f"{metric}_half_width"].fillna(0)
                 low, high = group[metric] - band, group[metric] + band
                 ax.fill_between(group["step"], low, high, color=style["color"], alpha=0.12, lw=0)
         # bands of few seeds reach beyond what is possible: the lines set the limits
         low, high = at_n[metric].min(), at_n[metric].max()
         margin = 0.15 * (high - low)
-        ax.set(xlabel="step", title=f"{n} nodes", ylim=(low - margin, high + margin))
+        limits = (low / 1.5, high * 1.5) if log else (low - margin, high + margin)
+        scale = "log" if log else "linear"
+        ax.set(xlabel="step", title=f"{n} nodes", yscale=scale, ylim=limits)
     axes[0].set_ylabel(textwrap.fill(ylabel, 24))
     legend_below(figure, axes[0])
     return figure

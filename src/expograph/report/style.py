@@ -72,7 +72,7 @@ RC = {
     "axes.grid": True,
     "grid.alpha": 0.3,
     "grid.linewidth": 0.5,
-    "figure.dpi": 120,  # on a screen; files: `figures.save`
+    "figure.dpi": 100,  # on a screen; files: `figures.save`
     "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse matplotlib's default, Type 3
     "svg.fonttype": "path",  # looks the same where our font is not installed; PDF keeps text
     "svg.hashsalt": "expograph",  # else element ids, and so the file, differ each time
