@@ -217,6 +217,22 @@ def test_curves_are_means_only_where_seeds_are_missing(copy):
     assert "tiny-curves-line0" in text and "tiny-curves-seed1" not in text
 
 
+def test_an_engines_results_stand_beside_the_embedded_ones(copy):
+    shutil.copytree(copy / "results" / "tiny", copy / "results" / "tiny_bluefog")
+    page.build(copy / "results", copy / "report", copy / "configs")
+    text = (copy / "report" / "tiny.html").read_text()
+    assert text.count("Scale: laptop") == 2 and "Scale: laptop, bluefog" in text
+    assert (copy / "report" / "tiny_bluefog-runs.html").is_file()
+
+
+def test_a_folder_of_something_else_is_left_alone(copy):
+    (copy / "mine").mkdir()
+    (copy / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="mine: holds something other than a report"):
+        page.build(copy / "results", copy / "mine", copy / "configs")
+    assert (copy / "mine" / "thesis.txt").is_file()
+
+
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
@@ -236,7 +252,8 @@ def test_curves_are_means_only_where_seeds_are_missing(copy):
 )
 def test_damaged_results_are_one_line_and_the_old_report_stays(copy, file, damage):
     (copy / "report").mkdir()
-    (copy / "report" / "index.html").write_text("old")
+    for name in ("index.html", page.LIBRARY):
+        (copy / "report" / name).write_text("old")
     path = copy / "results" / file
     path.write_text(damage(path.read_text()))
     with pytest.raises(Damaged) as caught:

@@ -265,9 +265,10 @@ def lines(
     if page:
         dots = dots.transform_calculate(page=f"'{page}#' + datum.run").encode(href="page:N")
     layers.append(dots.encode(y=y, tooltip=tooltip))
-    zoom = alt.selection_interval(
-        name="zoom", bind="scales", zoom="wheel![event.ctrlKey || event.shiftKey]"
-    )
+    # fingers and the bare wheel scroll the page, also over a chart
+    grab = "[pointerdown[event.pointerType != 'touch'], window:pointerup] > window:pointermove!"
+    wheel = "wheel![event.ctrlKey || event.shiftKey]"
+    zoom = alt.selection_interval(name="zoom", bind="scales", on=grab, translate=grab, zoom=wheel)
     title = f"{json.dumps(dict(metrics))}[metric]"
     chart = alt.layer(*layers).add_params(*ins.parameters)
     chart.layer[-1] = chart.layer[-1].add_params(zoom)

@@ -1,0 +1,61 @@
+"""Where every run of an experiment comes from, for its page of runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from expograph.config import METRICS, Run
+from expograph.report import panels, reading
+from expograph.report.reading import Group, Scale
+from expograph.report.style import name_of
+
+
+def origins(scale: Scale, group: Group, root: Path) -> dict[str, Any]:
+    """Everything about the runs of one scale: where from, what they share, each of them."""
+    runs = scale.runs
+    keys = panels.settings(runs)
+    heads = set(Run.model_fields)
+    config = [c for c in runs if c.split(".")[0] in heads and c != "seed"]
+    shared = {c: runs[c].iloc[0] for c in config if runs[c].nunique(dropna=False) == 1}
+    told = {"key", "status", "seed", "commit", "code", "step", *config}
+    metrics = [c for c in runs if c not in told and pd.api.types.is_numeric_dtype(runs[c])]
+    metrics = [m for m in metrics if runs[m].notna().any()]
+    makers = scale.provenance.get("made_by", [])
+    settings = []
+    for (_, setting), (_, members) in zip(
+        panels.grouped(runs).iterrows(), runs.groupby(keys, sort=False, dropna=False), strict=True
+    ):
+        rows = [
+            {
+                "key": run["key"],
+                "seed": run["seed"],
+                "status": run["status"],
+                "metrics": [_number(run[m]) for m in metrics],
+                "makers": [
+                    i
+                    for i, maker in enumerate(makers)
+                    if (maker.get("commit"), maker.get("code"))
+                    == (run.get("commit"), run.get("code"))
+                ],
+                "record": reading.record(root / "runs" / str(run["key"]) / "run.json"),
+            }
+            for run in members.to_dict("records")
+        ]
+        words = [f"{key.rsplit('.', 1)[-1]} {name_of(setting[key])}" for key in keys]
+        varies = [c for c in config if c not in shared and c not in keys]
+        words += [f"{c.rsplit('.', 1)[-1]} {members[c].iloc[0]}" for c in varies]
+        settings.append({"id": setting["run"], "words": ", ".join(words), "rows": rows})
+    return {
+        "scale": scale,
+        "group": group,
+        "shared": {k: v for k, v in shared.items() if not pd.isna(v)},
+        "metrics": [(m, METRICS.get(m, m)) for m in metrics],
+        "makers": makers,
+        "settings": settings,
+        "timed": any(row["record"] for setting in settings for row in setting["rows"]),
+    }
+
+
+def _number(value: Any) -> str:
+    return "" if pd.isna(value) else f"{value:.5g}"
