@@ -22,7 +22,7 @@ CLUSTER := $(VENV)/cluster.json
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
-	report watch reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak
+	report watch notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -92,6 +92,13 @@ figures: $(READY) ## draw the figures from the committed results; trains nothing
 watch: $(READY) ## the tables of the running sweep as they fill (from another terminal)
 	@$(EXPOGRAPH) table --watch
 
+notebook: $(READY) ## open the notebooks in a browser (adds JupyterLab the first time)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements-notebook.txt
+	@$(VENV)/bin/jupyter lab --notebook-dir notebooks
+
+notebooks: $(READY) ## execute the notebooks again and save their outputs
+	@$(RUN) notebooks/execute.py
+
 report: $(READY) ## results/report/index.html: everything that was measured, opens from disk
 	@$(EXPOGRAPH) report
 
@@ -100,8 +107,8 @@ test: $(READY) ## run the tests
 	@$(RUN) -m pytest -n auto --dist loadfile $(PYTEST)
 
 check: $(READY) ## lint and formatting
-	@$(VENV)/bin/ruff check src scripts tests
-	@$(VENV)/bin/ruff format --check src scripts tests
+	@$(VENV)/bin/ruff check src scripts tests notebooks
+	@$(VENV)/bin/ruff format --check src scripts tests notebooks
 
 smoke: data ## every config for 3 steps, results thrown away
 	@$(RUN) scripts/smoke.py

@@ -323,9 +323,7 @@ def draw(frame: pd.DataFrame, where: str, folder: Path) -> None:
         place = where.split(", ")[-1]  # what matters of it in a narrow panel
         axis.set(title=f"{n} ranks, {place}", xlabel="float32 elements", ylabel="ms a step")
         axis.set(xscale="log", yscale="log")
-    columns = min(7, 3 * len(ranks))
-    handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
+    style.legend_below(figure, axes[0])
     figures.save(figure, folder / "figure")
 
 

@@ -32,6 +32,16 @@ TRANSIENTS = pd.DataFrame(
         for n in (8, 16, 32, 64)
     ]
 )
+RUNS = pd.DataFrame(
+    [
+        {"topology": t, "nodes": 32, "status": "done", "bytes_sent_max": 8 * k, "seed": s,
+         "accuracy_averaged": 80 + 0.3 * k + 0.1 * s}
+        for t, k in {"fully_connected": 2, "ring": 2.2, "static_exponential": 5,
+                     "one_peer_exponential": 1}.items()
+        for s in range(3)
+    ]
+)  # fmt: skip
+TIMES = pd.read_csv("results/bench_comm/testbed_1gbit/table.csv")
 
 
 def curves(name):
@@ -44,6 +54,7 @@ DRAWN = {
     "consensus": lambda: figures.consensus_error(("ring", "one_peer_exponential"), (8, 9)),
     "accuracy": lambda: figures.training_curves(curves("table2"), "accuracy_averaged", ACCURACY),
     "errors": lambda: figures.relative_errors(curves("table1"), "error_workers", 1.5),
+    "headline": lambda: figures.headline(RUNS, TIMES),
     "transients": lambda: figures.transient_growth(TRANSIENTS, 1.5),
     "hours": lambda: cost_figures.node_hours(HOURS, {"predictive": "--", "fitted": "-"}),
     "map": lambda: cost_figures.speed_up_map(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from expograph.cli import main
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -32,10 +34,10 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess:
         (["configs/table2.toml", "topolgy=ring", "--np", "8"], "did you mean run.topology?"),
     ],
 )
-def test_a_wrong_launch_is_one_line(words, said):
-    done = run("-m", "expograph", "sweep", "--engine", "bluefog", *words)
-    assert done.returncode == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1
+def test_a_wrong_launch_is_one_line(words, said, capsys):
+    assert main(["sweep", "--engine", "bluefog", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -46,29 +48,20 @@ def test_a_wrong_launch_is_one_line(words, said):
         ("horovod", ["mpirun", "-np", "algorithm=psgd", "topology=fully_connected"]),
     ],
 )
-def test_a_job_for_each_number_of_nodes_up_to_np(tmp_path, engine, expected):
+def test_a_job_for_each_number_of_nodes_up_to_np(tmp_path, engine, expected, monkeypatch, capsys):
     """Launchers that only write down what they were called with."""
     for name in ("bfrun", "mpirun"):
         script = tmp_path / name
         script.write_text(f"#!/bin/sh\necho {name} \"$@\" >> '{tmp_path}/calls'\n")
         script.chmod(0o755)
-    code = (
-        "import sys; sys.executable = sys.argv.pop(1); sys.argv.pop(0)\n"
-        "from expograph.cli import main; sys.exit(main(sys.argv))"
-    )
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     words = ["sweep", "configs/table2.toml", "--engine", engine, "--np", "16", "seed=0"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "python"), *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    assert main(words) == 0
     calls = (tmp_path / "calls").read_text().splitlines()
     assert [call.split()[2] for call in calls] == ["4", "8", "16"]
     assert all(word in call for call in calls for word in [*expected, "seed=0"])
     assert all(f"engine={engine}" in call for call in calls)
-    assert "more than 16 ranks: runs of [32]" in done.stdout
+    assert "more than 16 ranks: runs of [32]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

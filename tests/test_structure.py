@@ -23,8 +23,8 @@ LAYERS = [  # a module may import from its own layer's left, never from its righ
     {"progress"},
     {"report", "doctor"},
     {"claims"},
-    {"cli"},
     {"commands"},
+    {"cli"},
     {"__main__"},
 ]
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}

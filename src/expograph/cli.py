@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2  # not reached: argparse exits
     module = module_of(words[0])
     parser = describe(argparse.ArgumentParser(prog=f"expograph {words[0]}"), module)
+    parser.set_defaults(whole_parser=whole_parser)  # `completion` is about all of them
     arguments = parser.parse_intermixed_args(words[1:])  # options may stand between the words
     try:
         return module.run(arguments)

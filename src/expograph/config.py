@@ -66,7 +66,18 @@ METRICS = {  # what a table may show, and how it is headed
     "error_workers_over_psgd": "1/n sum of |x_i - x*|^2 over parallel SGD's",
     "error_averaged_over_psgd": "|x_bar - x*|^2 over parallel SGD's",
 }
-RESERVED = ("runs", "figures", "bench")  # folders of results/ that are no experiment's
+RESERVED = (  # folders of results/ that are no experiment's
+    "runs",
+    "running",
+    "tensorboard",
+    "figures",
+    "report",
+    "bench",
+    "bench_comm",
+    "engines",
+    "cost_model",
+    "dry_run",
+)
 
 
 class _Strict(BaseModel):

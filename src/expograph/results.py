@@ -100,8 +100,8 @@ def summary(runs: Iterable[Run], root: Path = ROOT) -> pd.DataFrame:
             row["status"] = content["status"]
             known = content["problem"]
             row |= {name: known[name] for name in ("zeta2", "sigma2") if name in known}
-            if content["status"] == "done":
-                row |= content["final"]
+            if content["status"] == "done":  # its lr is the last step's, the config's stays
+                row |= {k: v for k, v in content["final"].items() if k not in row}
             row |= {k: content["provenance"][k] for k in ("commit", "code")}
         rows.append(row)
     frame = pd.DataFrame(rows)

@@ -10,8 +10,6 @@ import argparse
 
 import shtab
 
-from expograph import cli
-
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
@@ -20,5 +18,5 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
-    print(shtab.complete(cli.whole_parser(complete=True), arguments.shell))
+    print(shtab.complete(arguments.whole_parser(complete=True), arguments.shell))
     return 0

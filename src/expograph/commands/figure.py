@@ -34,11 +34,11 @@ ACCURACY = "test accuracy of the averaged model (%)"
 
 
 class Source(NamedTuple):
-    """A figure of an experiment: which of its files, and the function that draws it."""
+    """A figure of an experiment: the files under the results, and what draws them."""
 
     experiment: str
-    file: str
-    draw: Callable[[pd.DataFrame], Figure]
+    files: list[str]
+    draw: Callable[..., Figure]
 
 
 def factor(experiment: str) -> float:
@@ -51,24 +51,27 @@ ALONE: dict[str, Callable[[], Figure]] = {
     "consensus_error": lambda: figures.consensus_error(CONSENSUS),
 }
 EXPERIMENTS = {
+    "headline": Source(
+        "iid", ["iid/runs.csv", "bench_comm/testbed_1gbit/table.csv"], figures.headline
+    ),
     "table1_curves": Source(
         "table1",
-        "curves.csv",
+        ["table1/curves.csv"],
         lambda curves: figures.relative_errors(curves, "error_workers", factor("table1")),
     ),
     "table2_curves": Source(
         "table2",
-        "curves.csv",
+        ["table2/curves.csv"],
         lambda curves: figures.training_curves(curves, "accuracy_averaged", ACCURACY),
     ),
     "iid_curves": Source(
         "iid",
-        "curves.csv",
-        lambda curves: figures.training_curves(curves, "accuracy_averaged", ACCURACY),
+        ["iid/curves.csv"],
+        lambda curves: figures.training_curves(curves, "train_loss", "training loss"),
     ),
     "transients": Source(
         "transients",
-        "transients.csv",
+        ["transients/transients.csv"],
         lambda measured: figures.transient_growth(measured, factor("transients")),
     ),
 }
@@ -99,12 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
             figure = ALONE[name]()
         else:
             source = EXPERIMENTS[name]
-            path = arguments.results / source.experiment / source.file
-            if not path.exists():
+            paths = [arguments.results / file for file in source.files]
+            if missing := [path for path in paths if not path.exists()]:
                 make = f"make reproduce-figure FIGURE={name}"
-                print(f"{path} is not there: `{make}` makes it", file=sys.stderr)
+                print(f"{missing[0]} is not there: `{make}` makes it", file=sys.stderr)
                 continue
-            figure = source.draw(pd.read_csv(path))
+            figure = source.draw(*map(pd.read_csv, paths))
         figures.save(figure, folder / name)
         drawn.append(name)
     print(f"{len(drawn)} figures in {folder}/ (PNG, SVG and PDF): {', '.join(drawn)}")

@@ -134,7 +134,7 @@ def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -
     if todo:
         processes = min(arguments.jobs or os.cpu_count() or 1, len(todo))
         minutes = sum(map(cost, todo)) / processes / 60
-        about = f"{minutes:.0f} minutes" if minutes > 1.5 else f"{60 * minutes:.0f} seconds"
+        about = f"{minutes:.0f} minutes" if minutes > 1.5 else f"{max(1, 60 * minutes):.0f} seconds"
         count = f"{len(todo)} of {len(runs)} runs to do"
         console.print(f"{count}, about {about} on {processes} cores of a usual machine")
     with SweepProgress(runs, console, arguments.results, paths_of(arguments)) as progress:

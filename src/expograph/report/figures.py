@@ -31,6 +31,7 @@ from expograph.report.style import (
 )
 from expograph.report.tables import fitted, transient_exponent
 from expograph.spectral import averages_exactly, spectral_gap
+from expograph.statistics import mean_interval
 from expograph.topology import Topology, build, ceil_log2
 
 STATIC = ("ring", "star", "grid", "torus", "hypercube", "half_random", "static_exponential")
@@ -231,6 +232,54 @@ def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
     axes[0].set_ylabel("error /\nerror of parallel SGD")
     legend_below(figure, axes[0])
     return figure
+
+
+@styled
+def headline(runs: pd.DataFrame, times: pd.DataFrame) -> Figure:
+    """What the paper is about in two panels: accuracy against messages a step, and a step's time.
+
+    Args:
+        runs: runs.csv of an experiment with one-peer runs; those on the most nodes are shown.
+        times: table.csv of a virtual cluster's `bench_comm`; its largest message is shown.
+    """
+    figure, (left, right) = new_figure(2, height=1.9)
+    most = runs[(runs["nodes"] == runs["nodes"].max()) & (runs["status"] == "done")]
+    largest = times[times["elements"] == times["elements"].max()].set_index("averaging")
+    message = most.loc[most["topology"] == "one_peer_exponential", "bytes_sent_max"].mean()
+    for row, (topology, averaging) in enumerate(HEADLINE.items()):
+        group, style = most[most["topology"] == topology], _style(topology)
+        found = mean_interval(group["accuracy_averaged"].to_numpy())
+        line = {"fmt": "o", "color": style["color"], "ms": 5, "capsize": 3}
+        left.errorbar(found.mean, row, xerr=found.half_width, **line)
+        time = largest.loc[averaging, "ms"]
+        right.barh(row, time, color=style["color"], height=0.6)
+        right.text(time, row, f" {time:.0f}", va="center", fontsize=7)
+    sent = most.groupby("topology")["bytes_sent_max"].mean() / message  # one-peer sends one a step
+    names = [f"{_style(t)['label']}, sends {sent[t]:.2g}" for t in HEADLINE]
+    names[0] += " model a step"
+    left.set(xlabel="test accuracy (%)", title=f"{runs['nodes'].max()} workers, equal steps")
+    wire = largest.loc["one-peer exponential", "wire_ms"]
+    right.axvline(wire, ymax=0.9, color="black", linestyle="--", linewidth=1)
+    right.text(wire, -0.62, "wire, one message", ha="center", fontsize=7)
+    right.set(
+        xlabel="time of an averaging step (ms)",
+        xlim=(0, 1.12 * largest["ms"][[*HEADLINE.values()]].max()),
+    )
+    ranks, gbit, elements = largest[["ranks", "gbit", "elements"]].iloc[0]
+    right.set_title(f"{ranks:.0f} hosts, {gbit:.0f} Gbit/s, {elements / 1e6:g} million parameters")
+    for ax, shown in ((left, names), (right, ["", "", "", ""])):
+        ax.set_yticks(range(len(HEADLINE)), shown)
+        ax.set_ylim(3.5, -1)
+        ax.grid(axis="y", visible=False)
+    return figure
+
+
+HEADLINE = {  # topology -> what `bench_comm` calls its averaging
+    "one_peer_exponential": "one-peer exponential",
+    "static_exponential": "static exponential",
+    "ring": "ring",
+    "fully_connected": "Horovod allreduce",
+}
 
 
 @styled
