@@ -36,7 +36,8 @@ class Grid(NamedTuple):
 def grid(frame: pd.DataFrame, heading: str = "", links: dict[tuple, str] | None = None) -> Grid:
     """A frame of text with links: names of topologies to their pages, cells by (row, column)."""
     pages = {name_of(name): f"topology-{name}.html" for name in TOPOLOGIES}
-    columns = [(str(c), "published" in str(c)) for c in frame.columns]
+    theirs = ("published", "claimed by the paper")
+    columns = [(str(c), any(words in str(c) for words in theirs)) for c in frame.columns]
     rows = [
         [
             Cell(str(value), (links or {}).get((i, column)) or pages.get(str(value), ""))

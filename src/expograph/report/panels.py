@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from expograph.config import METRICS, Run
-from expograph.report import charts, graphs
+from expograph.report import charts, graphs, stepped
 from expograph.report.charts import DASH, Chart, Series
 from expograph.report.experiment import CURVES
 from expograph.report.figures import STATIC
@@ -192,7 +192,7 @@ def topology(name: str) -> Chart:
     built = {n: build(name, n) for n in SIZES}
     period = {n: min(graph.period or STEPS, STEPS) for n, graph in built.items()}
     nodes, messages = _drawn(list(built.values()), period)
-    return charts.topology(
+    return stepped.topology(
         "graph",
         f"The {name_of(name)} graph: who sends to whom, the mixing matrix of the step, the product "
         "of the matrices so far and its distance to exact averaging",
@@ -214,7 +214,7 @@ def _over(built: dict[int, Topology], of: Callable[[Topology, int], pd.DataFrame
 def thumbnail(name: str) -> str:
     """The first step of a topology's graph as a small SVG."""
     nodes, messages = _drawn([build(name, SIZES[0])], {SIZES[0]: 1})
-    return charts.picture(COLOURS[name], nodes, messages, name_of(name))
+    return stepped.picture(COLOURS[name], nodes, messages, name_of(name))
 
 
 def _drawn(built: Sequence[Topology], steps: dict[int, int]) -> tuple[pd.DataFrame, pd.DataFrame]:
