@@ -180,7 +180,8 @@ def lines(
         x: label of the horizontal axis.
         selects: further columns -> label, each reduced to one value by a list.
         log_x, log_y: whether axes begin logarithmic.
-        chosen: the value that a list of `selects` begins with; else its last.
+        chosen: the value that a list of `selects` begins with; else the last of those with the
+            most lines.
         page: where a click on a point leads, to the element whose id is the point's `run`.
     """
     metric, *others = metrics
@@ -195,15 +196,10 @@ def lines(
     if band:
         ins.box("band", "95 % interval", "seeds" if len(seeds) > 1 else "view", True)
     for name, label in (selects or {}).items():
-        values = frame[name].drop_duplicates().tolist()
-        start = (chosen or {}).get(name, values[-1])
-        ins.select(
-            f"pick_{name}",
-            label,
-            "view",
-            dict(zip(values, map(name_of, values), strict=True)),
-            start,
-        )
+        lengths = frame.groupby(name)["series"].nunique()  # sorted by value
+        begin = (chosen or {}).get(name, lengths.index[lengths == lengths.max()][-1])
+        options = {value: str(name_of(value)) for value in lengths.index.tolist()}
+        ins.select(f"pick_{name}", label, "view", options, _native(begin))
     if others:
         ins.select("metric", "shown", "view", dict(metrics), metric)
     else:
@@ -273,6 +269,11 @@ def lines(
     chart = alt.layer(*layers).add_params(*ins.parameters)
     chart = chart.properties(width="container", height=340, title=title)
     return Chart(id, description, finished(chart, description), ins.controls)
+
+
+def _native(value: Any) -> Any:
+    """A number of numpy's as Python's, which JSON knows."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _scaled(value: str, switch: str) -> str:

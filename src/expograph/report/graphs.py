@@ -84,7 +84,7 @@ def products(topology: Topology, steps: int) -> pd.DataFrame:
         target, source = np.nonzero((product > 1e-12) | (dense > 0))
         entries = {"w": dense[target, source], "p": product[target, source]}
         frames.append(pd.DataFrame({"step": k, "target": target, "source": source, **entries}))
-    return pd.concat(frames).round(5)
+    return pd.concat(frames).round(4)
 
 
 def residuals(topology: Topology, steps: int) -> pd.DataFrame:

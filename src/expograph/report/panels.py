@@ -53,7 +53,7 @@ def training(scale: Scale) -> Chart | None:
         ends = means.groupby(keys[2:], dropna=False)[metric].agg(["min", "max"])
         ends = means[keys[2:]].merge(ends, how="left", on=keys[2:])
         margin = 0.15 * (ends["max"] - ends["min"])
-        low = (ends["min"] - margin).where(ends["min"] <= 0, 0.7 * ends["min"])
+        low = 0.7 * ends["min"]  # never 0 where all are positive: the axis may be logarithmic
         half = means[f"{metric}_half_width"]
         means[f"{metric}_low"] = (means[metric] - half).clip(lower=low.to_numpy())
         means[f"{metric}_high"] = (means[metric] + half).clip(
@@ -73,7 +73,9 @@ def training(scale: Scale) -> Chart | None:
         metrics.append(OVER)
     table = scale.experiment.table
     first = table.metrics[0] if table else ""
-    metrics.sort(key=lambda m: (m != first, not m.startswith(first.split("_over_")[0])))
+    related = first.split("_over_")[0]
+    steps = {m: frame.loc[frame[m].notna(), "step"].nunique() for m in metrics}
+    metrics.sort(key=lambda m: (steps[m] < 3, m != first, not m.startswith(related)))
     series = charts.series_of(frame)
     where = {key: key.rsplit(".", 1)[-1] for key in keys[2:] if frame[key].nunique() > 1}
     number = {pair: i for i, pair in enumerate(series)}
@@ -192,6 +194,9 @@ def topology(name: str) -> Chart:
     built = {n: build(name, n) for n in SIZES}
     period = {n: min(graph.period or STEPS, STEPS) for n, graph in built.items()}
     nodes, messages = _drawn(list(built.values()), period)
+    products = _over(built, graphs.products)
+    shown_once = products["step"] < products["n"].map(period)
+    products["w"] = products["w"].where(shown_once)  # W repeats itself, and pages stay small
     return stepped.topology(
         "graph",
         f"The {name_of(name)} graph: who sends to whom, the mixing matrix of the step, the product "
@@ -200,7 +205,7 @@ def topology(name: str) -> Chart:
         {
             "nodes": nodes,
             "messages": messages,
-            "products": _over(built, graphs.products),
+            "products": products,
             "residuals": _over(built, graphs.residuals),
         },
         period,
