@@ -16,7 +16,7 @@ import pytest
 from expograph.config import load
 from expograph.report import page
 from expograph.report.experiment import write_report
-from expograph.report.reading import Damaged
+from expograph.report.reading import ReportError
 from expograph.report.style import COLOURS
 from expograph.sweep import execute
 from expograph.topology import TOPOLOGIES
@@ -228,7 +228,7 @@ def test_an_engines_results_stand_beside_the_embedded_ones(copy):
 def test_a_folder_of_something_else_is_left_alone(copy):
     (copy / "mine").mkdir()
     (copy / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="mine: holds something other than a report"):
+    with pytest.raises(ReportError, match="mine: holds something other than a report"):
         page.build(copy / "results", copy / "mine", copy / "configs")
     assert (copy / "mine" / "thesis.txt").is_file()
 
@@ -256,7 +256,7 @@ def test_damaged_results_are_one_line_and_the_old_report_stays(copy, file, damag
         (copy / "report" / name).write_text("old")
     path = copy / "results" / file
     path.write_text(damage(path.read_text()))
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(ReportError) as caught:
         page.build(copy / "results", copy / "report", copy / "configs")
     assert file in str(caught.value) and "\n" not in str(caught.value)
     assert (copy / "report" / "index.html").read_text() == "old"

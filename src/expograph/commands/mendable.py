@@ -3,5 +3,6 @@
 from expograph.config import ConfigError
 from expograph.data import DataUnavailable
 from expograph.job import JobError
+from expograph.report.reading import ReportError
 
-MENDABLE = (ConfigError, DataUnavailable, JobError)
+MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from expograph.report import reading
-from expograph.report.reading import Damaged, Group, Scale
+from expograph.report.reading import Group, ReportError, Scale
 
 VERDICTS = ("reproduced", "partly", "not reproduced", "not measured")
 
@@ -25,7 +25,7 @@ def ledger(root: Path, configs: Path, groups: list[Group]) -> list[dict[str, Any
     for id, parts in found.groupby("claim", sort=False):
         (verdict, *other) = parts["verdict"].unique()
         if other or verdict not in VERDICTS:
-            raise Damaged(f"{path}: claim {id}: verdicts {', '.join([verdict, *other])}")
+            raise ReportError(f"{path}: claim {id}: verdicts {', '.join([verdict, *other])}")
         about = stated.get(id, {})
         config = about.get("with", {}).get("config", "")
         keys = list(dict.fromkeys(key for runs in parts["runs"] for key in runs.split()))

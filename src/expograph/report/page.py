@@ -23,7 +23,7 @@ from expograph.report import charts, graphs, panels, reading
 from expograph.report.grids import cell_links, grid, published
 from expograph.report.ledger import VERDICTS, ledger
 from expograph.report.origins import origins
-from expograph.report.reading import Group, Scale
+from expograph.report.reading import Group, ReportError, Scale
 from expograph.report.style import COLOURS, name_of
 from expograph.report.tables import UNAVAILABLE
 from expograph.theory import RATES
@@ -55,12 +55,12 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
     Returns:
         target/index.html.
     Raises:
-        Damaged: a file of the results is there but cannot be read; one line with its name.
+        ReportError: a file of the results is there but cannot be read, or `target` holds something
+            else, which is left alone; one line with its name.
         ConfigError: a config is wrong.
-        ValueError: `target` holds something else, which is left alone.
     """
     if target.exists() and not (target / LIBRARY).exists() and any(target.iterdir()):
-        raise ValueError(f"{target}: holds something other than a report; name another folder")
+        raise ReportError(f"{target}: holds something other than a report; name another folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:

@@ -10,7 +10,7 @@ from expograph.report import charts, graphs, stepped
 from expograph.report.charts import DASH, Chart, Series
 from expograph.report.experiment import CURVES
 from expograph.report.figures import STATIC
-from expograph.report.reading import Damaged, Scale
+from expograph.report.reading import ReportError, Scale
 from expograph.report.style import COLOURS, DASHES, line_style, name_of
 from expograph.spectral import spectral_gap
 from expograph.topology import TOPOLOGIES, Topology, build
@@ -61,7 +61,7 @@ def training(scale: Scale) -> Chart | None:
         )
     frame = means.merge(grouped(scale.runs), how="left", on=keys)
     if frame["run"].isna().any():
-        raise Damaged(
+        raise ReportError(
             f"{scale.name}/curves.csv: has curves that {scale.name}/runs.csv has no run of"
         )
     if scale.seeds is not None:

@@ -1,6 +1,6 @@
 """What lies under results/, read for the report: absent is None, damaged is one line.
 
-Every file is optional. A file that is there but cut short or of another form raises `Damaged`,
+Every file is optional. A file that is there but cut short or of another form raises `ReportError`,
 so that a report never shows half of a table as if it were the whole.
 """
 
@@ -21,8 +21,8 @@ COMMAND = re.compile(r"^#(?: Run:)?\s+(make \S.*?)\s*$", re.M)  # in a config's 
 NUMBERS = {"step", "nodes", "seed", "transient", "low", "high", *METRICS}  # columns of any file
 
 
-class Damaged(ValueError):
-    """A file of the results that cannot be read; the message is one line with its name."""
+class ReportError(ValueError):
+    """What keeps a report from being made, in one line with the name of the file or folder."""
 
 
 class Scale(NamedTuple):
@@ -69,22 +69,22 @@ def csv(path: Path, columns: tuple[str, ...] = (), **options: Any) -> pd.DataFra
     """A CSV file with at least these columns; None if there is none.
 
     Raises:
-        Damaged: if it is empty, cut within a line, no table, or lacks a column.
+        ReportError: if it is empty, cut within a line, no table, or lacks a column.
     """
     content = text(path)
     if content is None or content == "\n":  # what is written of no runs
         return None
     if not content.endswith("\n"):
-        raise Damaged(f"{path}: is empty or ends in the middle of a line: make it anew")
+        raise ReportError(f"{path}: is empty or ends in the middle of a line: make it anew")
     try:
         frame = pd.read_csv(path, **options)
     except ValueError as e:
-        raise Damaged(f"{path}: not a table: {str(e).strip().splitlines()[0]}") from None
+        raise ReportError(f"{path}: not a table: {str(e).strip().splitlines()[0]}") from None
     if missing := [c for c in columns if c not in frame]:
-        raise Damaged(f"{path}: has no column {missing[0]!r}")
+        raise ReportError(f"{path}: has no column {missing[0]!r}")
     for column in (c for c in frame if c in NUMBERS and not options):
         if not pd.api.types.is_numeric_dtype(frame[column]):
-            raise Damaged(f"{path}: column {column!r} holds what is no number")
+            raise ReportError(f"{path}: column {column!r} holds what is no number")
     return frame
 
 
@@ -95,7 +95,7 @@ def text(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as e:
-        raise Damaged(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
+        raise ReportError(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
 
 
 def record(path: Path) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def record(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(content) if content is not None else {}
     except ValueError as e:
-        raise Damaged(f"{path}: not valid JSON: {e}") from None
+        raise ReportError(f"{path}: not valid JSON: {e}") from None
     if not isinstance(found, dict):
-        raise Damaged(f"{path}: not a JSON object")
+        raise ReportError(f"{path}: not a JSON object")
     return found
 
 
@@ -118,10 +118,10 @@ def table(path: Path) -> dict[str, pd.DataFrame] | None:
     try:
         frames = tables.read(path)
     except ValueError as e:
-        raise Damaged(f"{path}: not a table: {e}") from None
+        raise ReportError(f"{path}: not a table: {e}") from None
     for heading, frame in frames.items():
         if frame.isna().any(axis=None):
-            raise Damaged(f"{path}: cells of {heading!r} are missing")
+            raise ReportError(f"{path}: cells of {heading!r} are missing")
     return frames
 
 
@@ -132,14 +132,14 @@ def statements(path: Path) -> dict[str, dict[str, Any]]:
         claims = tomllib.loads(content or "").get("claim", [])
         return {claim["id"]: claim for claim in claims}
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as e:
-        raise Damaged(f"{path}: not a file of claims: {e}") from None
+        raise ReportError(f"{path}: not a file of claims: {e}") from None
 
 
 def groups(root: Path, configs: Path) -> list[Group]:
     """Every experiment of `configs`, tables first, with what results/ has of it at each scale.
 
     Raises:
-        Damaged, ConfigError: one line naming a file of the results or a config.
+        ReportError, ConfigError: one line naming a file of the results or a config.
     """
     found: dict[str, list[Scale]] = {}
     titles: dict[str, str] = {}
@@ -175,7 +175,7 @@ def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix:
     made = record(folder / "provenance.json")
     runs = csv(folder / "runs.csv", ("key", "status", "seed", "topology", "algorithm", "nodes"))
     if runs is not None and len(runs) != made.get("runs", len(runs)):
-        raise Damaged(f"{folder / 'runs.csv'}: has {len(runs)} of {made['runs']} runs")
+        raise ReportError(f"{folder / 'runs.csv'}: has {len(runs)} of {made['runs']} runs")
     markdown = text(folder / "table.md") or ""
     frames = table(folder / "table.csv")
     if frames:  # in the order in which they were written: table.csv has them sorted
