@@ -8,6 +8,7 @@ to which the template paints the line that it switches.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -297,6 +298,7 @@ def _logarithmic(switch: str, values: pd.Series) -> dict[str, Any]:
     }
 
 
+@cache
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script that needs no network."""
     return vl_convert.javascript_bundle()

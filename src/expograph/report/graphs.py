@@ -4,7 +4,7 @@ Everything is computed from `topology` and `spectral`; nothing here draws.
 """
 
 import inspect
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -93,6 +93,7 @@ def residuals(topology: Topology, steps: int) -> pd.DataFrame:
     return pd.DataFrame({"step": range(steps), "residual": found}).round(6)
 
 
+@cache
 def facts(name: str, sizes: tuple[int, ...]) -> pd.DataFrame:
     """What a step costs and what it does to disagreement, a row for each n."""
     rows = []

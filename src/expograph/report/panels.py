@@ -1,6 +1,7 @@
 """From an experiment's files, or from a topology, to what its charts show."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -49,16 +50,7 @@ def training(scale: Scale) -> Chart | None:
     means = scale.curves.assign(seed="mean")
     metrics = [m for m in CURVES if m in means]
     for metric in (m for m in metrics if f"{m}_half_width" in means):
-        # intervals of few seeds reach beyond what is possible: the lines set the limits
-        ends = means.groupby(keys[2:], dropna=False)[metric].agg(["min", "max"])
-        ends = means[keys[2:]].merge(ends, how="left", on=keys[2:])
-        margin = 0.15 * (ends["max"] - ends["min"])
-        low = 0.7 * ends["min"]  # never 0 where all are positive: the axis may be logarithmic
-        half = means[f"{metric}_half_width"]
-        means[f"{metric}_low"] = (means[metric] - half).clip(lower=low.to_numpy())
-        means[f"{metric}_high"] = (means[metric] + half).clip(
-            upper=(ends["max"] + margin).to_numpy()
-        )
+        means[[f"{metric}_low", f"{metric}_high"]] = _intervals(means, metric, keys[2:])
     frame = means.merge(grouped(scale.runs), how="left", on=keys)
     if frame["run"].isna().any():
         raise ReportError(
@@ -106,6 +98,20 @@ def training(scale: Scale) -> Chart | None:
     )
 
 
+def _intervals(means: pd.DataFrame, metric: str, within: Sequence[str]) -> pd.DataFrame:
+    """Ends of the 95 % intervals, at most a little beyond the lines that share a picture.
+
+    Those of few seeds reach beyond what is possible; the lines set the limits.
+    """
+    ends = means.groupby(within, dropna=False)[metric].agg(["min", "max"])
+    ends = means[within].merge(ends, how="left", on=within).set_index(means.index)
+    half = means[f"{metric}_half_width"]
+    low = 0.7 * ends["min"]  # not 0 where all are positive: the axis may be logarithmic
+    high = ends["max"] + 0.15 * (ends["max"] - ends["min"])
+    mean = means[metric]
+    return pd.concat([(mean - half).clip(lower=low), (mean + half).clip(upper=high)], axis=1)
+
+
 def _over_psgd(frame: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
     """error_workers over that of parallel SGD in the same setting, seed and step."""
     alike = ["seed", "step", "nodes", *(key for key in keys if key.startswith("problem."))]
@@ -143,6 +149,7 @@ def transients(scale: Scale) -> Chart | None:
     )
 
 
+@cache
 def gaps(sizes: Sequence[int] = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)) -> Chart:
     """Spectral gap of the static graphs against n."""
     rows = [
@@ -162,6 +169,7 @@ def gaps(sizes: Sequence[int] = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)) -> C
     )
 
 
+@cache
 def consensus(sizes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100) -> Chart:
     """|x(k) - x_bar| / |x(0) - x_bar| of pure averaging from N(0, 1) rows."""
     names = [name for name in TOPOLOGIES if name != "fully_connected"]
@@ -189,6 +197,7 @@ def consensus(sizes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100) 
     )
 
 
+@cache
 def topology(name: str) -> Chart:
     """The graph, its matrices, their product and its distance to J, step by step."""
     built = {n: build(name, n) for n in SIZES}
@@ -216,6 +225,7 @@ def _over(built: dict[int, Topology], of: Callable[[Topology, int], pd.DataFrame
     return pd.concat(of(graph, STEPS).assign(n=n) for n, graph in built.items())
 
 
+@cache
 def thumbnail(name: str) -> str:
     """The first step of a topology's graph as a small SVG."""
     nodes, messages = _drawn([build(name, SIZES[0])], {SIZES[0]: 1})
