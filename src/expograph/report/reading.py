@@ -18,6 +18,7 @@ from expograph.report import tables
 
 COMMAND = re.compile(r"^#(?: Run:)?\s+(make \S.*?)\s*$", re.M)  # in a config's heading
 
+DATASETS = {"imagenet": "ImageNet", "voc": "PASCAL VOC", "coco": "COCO", "cifar10": "CIFAR-10"}
 NUMBERS = {"step", "nodes", "seed", "transient", "low", "high", *METRICS}  # columns of any file
 
 
@@ -181,6 +182,7 @@ def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix:
     if frames:  # in the order in which they were written: table.csv has them sorted
         frames = dict(sorted(frames.items(), key=lambda f: markdown.find(f"## {f[0]}\n")))
     datasets = {getattr(run.problem, "dataset", "") for run in experiment.runs}
+    datasets = {DATASETS.get(name, name) for name in datasets}
     gpus = any(run.device == "cuda" for run in experiment.runs)
     return Scale(
         label=label,
