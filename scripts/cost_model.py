@@ -11,7 +11,6 @@ configs/cost_model.toml. Writes results/cost_model/: table.{md,csv,tex}, heatmap
 
 import argparse
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from expograph import results
-from expograph.config import ConfigError, published_numbers
+from expograph.config import ConfigError, published_numbers, read_toml
 from expograph.cost_model import (
     ALL_REDUCES,
     Cluster,
@@ -113,11 +112,7 @@ class Assumptions(Strict):
 def read(path: Path) -> Assumptions:
     """Raises ConfigError, one line naming file and key."""
     try:
-        return Assumptions.model_validate(tomllib.loads(path.read_text()))
-    except OSError as e:
-        raise ConfigError(f"{path}: {e.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: not valid TOML: {e}") from None
+        return Assumptions.model_validate(read_toml(path))
     except ValidationError as e:
         # a misspelt key is also a missing one: the misspelling is what helps
         error = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")

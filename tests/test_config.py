@@ -78,6 +78,7 @@ def config(tmp_path):
         ("[run]", '[table]\ntitle = "t"\ncolumn = "nods"\n[run]', "did you mean 'nodes'?"),
         ("[run]", '[table]\ntitle = "t"\nrows = []\n[run]', "table.rows"),
         ("[run]", '[table]\ntitle = "t"\nmetrics = ["accuracy"]\n[run]', "unknown metric 'accuracy'"),
+        ("[run]", '[table]\ntitle = "t"\nmetrics = ["map_50"]\n[run]', "not every run's problem gives 'map_50'"),
         ("[run]", '[table]\ntitle = "t"\nkind = "theory"\n[run]', "need problems with a known minimiser"),
         ("[run.problem]", "[[sweep]]\nsede = [1]\n[run.problem]", "run.sede: unknown key; did you mean run.seed?"),
     ],
@@ -177,8 +178,8 @@ def test_epochs_become_steps(config):
     more = ["problem.accumulation=2", "local_size=8"]
     (run,) = load(config(text.replace("EPOCHS", epochs)), more).runs
     assert run.steps == math.ceil(90 * epoch / 16)
-    (run,) = load(config(text.replace("EPOCHS", "epochs = 90")), ["steps=7"]).runs
-    assert run.steps == 7
+    (run,) = load(config(text.replace("EPOCHS", epochs)), ["steps=4000", "evaluate_every=70"]).runs
+    assert (run.steps, run.evaluate_every) == (4000, 70)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,11 @@ def test_epochs_become_steps(config):
         ("steps = 10", 'epochs = "3"', "run.epochs: expected numbers of epochs, got '3'"),
         ("steps = 10", "epoch = 3", "run.epoch: unknown key; did you mean run.epochs?"),
         ("steps = 10", "steps = 10\nevaluate_epochs = 0", "evaluate_epochs: expected a positive"),
+        ("steps = 10", "epochs = inf", "run.epochs: expected numbers of epochs, got inf"),
+        ("steps = 10", "steps = 10\nevaluate_epochs = true", "expected numbers of epochs, got True"),
+        ("steps = 10", "steps = 9\nevaluate_epochs = 1\nevaluate_every = 10", "or evaluate_every, not"),
+        ("steps = 10", "epochs = 1\nevaluate_epochs = 1\nrecord_every = 0", "run.record_every: Input"),
+        ("steps = 10", 'epochs = 1\nevaluate_epochs = 1\nrecord_every = "2"', "run.record_every: Input"),
     ],
 )  # fmt: skip
 def test_bad_epochs_are_one_line(config, old, new, line):
@@ -197,10 +203,20 @@ def test_bad_epochs_are_one_line(config, old, new, line):
     assert "\n" not in str(error.value)
 
 
+def test_a_table_that_quotes_needs_the_file_it_quotes_from(config):
+    table = '[table]\ntitle = "t"\npublished = "imagenet_resnet50"\n[run]'
+    with pytest.raises(ConfigError, match=r"published\.toml: No such file") as error:
+        load(config(BASE.replace("[run]", table, 1)))
+    assert "\n" not in str(error.value)
+
+
 def test_epochs_need_a_data_set_of_known_size(config):
     problem = BASE.partition("[run.problem]")[2]
     text = BASE.replace(problem, '\nkind = "logistic"\n').replace("steps = 10", "epochs = 1")
     with pytest.raises(ConfigError, match=r"run\.epochs: epochs are of fashion_mnist, "):
+        load(config(text))
+    text = BASE.replace("steps = 10", "epochs = 1").replace('"digits"', '["digits"]')
+    with pytest.raises(ConfigError, match=r"run\.epochs: epochs are of"):
         load(config(text))
 
 

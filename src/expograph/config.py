@@ -213,6 +213,13 @@ class Detection(_Sharded):
 
 
 KINDS = (Logistic, LeastSquares, Classification, Detection)
+GIVERS = {  # first word of a metric -> the problems that give it; what is not here all give
+    "accuracy": Classification,
+    "test": Classification,
+    "map": Detection,
+    "error": _Synthetic,
+    "suboptimality": _Synthetic,
+}
 Problem = Annotated[Union[KINDS], Field(discriminator="kind")]  # noqa: UP007
 
 
@@ -362,13 +369,7 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
         ConfigError: one line naming file and key.
     """
     path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as e:
-        raise ConfigError(f"{path}: {e.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: not valid TOML: {e}") from None
-    file = _checked(path, _File, content)
+    file = _checked(path, _File, read_toml(path))
     blocks: list[dict[str, list[Any]]] = [dict(block) for block in file.sweep] or [{}]
     base = dict(file.run)
     for key, value in map(_parse_override, overrides):
@@ -406,13 +407,32 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
     return Experiment(name=file.name, path=path, runs=list(runs.values()), table=file.table)
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds.
+
+    Raises:
+        ConfigError: one line naming the file, if it cannot be read or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as e:
+        raise ConfigError(f"{path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path}: not valid TOML: {e}") from None
+
+
 def _keys(swept: str) -> list[str]:
     """The keys that a key of a sweep's block sets: `"nodes, steps"` sets two."""
     return [key.strip() for key in swept.split(",")]
 
 
 SIZES = data.SIZES | scenes.SIZES  # training images
-EPOCHS = {"epochs": "steps", "warmup_epochs": "warmup_steps", "decay_epochs": "decay_steps"}
+EPOCHS = {  # what counts epochs -> what counts steps in its place
+    "epochs": "steps",
+    "warmup_epochs": "warmup_steps",
+    "decay_epochs": "decay_steps",
+    "evaluate_epochs": "evaluate_every",
+}
 
 
 def _in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -420,12 +440,12 @@ def _in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
 
     An epoch is N / (workers * batch_size * accumulation) steps, N the data set's training images.
     """
-    given = {key: values[key] for key in (*EPOCHS, "evaluate_epochs") if key in values}
+    given = {key: values[key] for key in EPOCHS if key in values}
     if not given:
         return values
     problem = values.get("problem")
     problem = problem if isinstance(problem, dict) else {}
-    if problem.get("dataset") not in SIZES:
+    if str(problem.get("dataset")) not in SIZES:
         raise ConfigError(f"{path}: run.{next(iter(given))}: epochs are of {', '.join(SIZES)} only")
     workers = [values.get("nodes"), values.get("local_size", 1)]
     batch = [problem.get("batch_size", 32), problem.get("accumulation", 1)]
@@ -433,21 +453,26 @@ def _in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
         return values  # what is wrong with them is said by their own keys
     epoch = SIZES[problem["dataset"]] / math.prod((*workers, *batch))
     rest = {key: value for key, value in values.items() if key not in given}
-    every = given.pop("evaluate_epochs", None)
     for key, value in given.items():
         numbers = value if isinstance(value, list) else [value]
-        if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers):
+        if not all(_is_number(v) for v in numbers):
             raise ConfigError(f"{path}: run.{key}: expected numbers of epochs, got {value!r}")
         if EPOCHS[key] in rest:
             raise ConfigError(f"{path}: run.{key}: give it or {EPOCHS[key]}, not both")
         steps = [math.ceil(v * epoch) for v in numbers]
         rest[EPOCHS[key]] = steps if isinstance(value, list) else steps[0]
-    if every is not None:
-        if not isinstance(every, int | float) or isinstance(every, bool) or every <= 0:
+    if (every := given.get("evaluate_epochs")) is not None:
+        if isinstance(every, list) or every <= 0:
             raise ConfigError(f"{path}: run.evaluate_epochs: expected a positive number")
         record = rest.get("record_every", Run.model_fields["record_every"].default)
-        rest["evaluate_every"] = record * max(1, round(every * epoch / record))
+        if _is_number(record) and record > 0:  # else its own key says what is wrong with it
+            rest["evaluate_every"] = record * max(1, round(every * epoch / record))
     return rest
+
+
+def _is_number(value: object) -> bool:
+    """A finite number; TOML knows true and inf."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _averages_exactly(block: dict[str, list[Any]], base: dict[str, Any]) -> bool:
@@ -476,8 +501,11 @@ def _check_table(path: Path, file: _File, runs: list[Run]) -> None:
         check("table.rows and column", "key", key, sorted(keys))
     for metric in file.table.metrics:
         check("table.metrics", "metric", metric, METRICS)
+        giver = GIVERS.get(metric.split("_")[0])
+        if giver and not all(isinstance(run.problem, giver) for run in runs):
+            raise ConfigError(f"{path}: table.metrics: not every run's problem gives {metric!r}")
     if file.table.published:
-        tables = tomllib.loads(published_numbers(path).read_text())
+        tables = read_toml(published_numbers(path))
         check("table.published", "table", file.table.published, tables)
     for key in file.table.compare:
         check("table.compare", "key", key, file.table.rows)
@@ -486,6 +514,9 @@ def _check_table(path: Path, file: _File, runs: list[Run]) -> None:
             raise ConfigError(
                 f"{path}: table.kind: transients need problems with a known minimiser"
             )
+        if (metric := file.table.metrics[0]).endswith("_over_psgd"):
+            plain = metric.removesuffix("_over_psgd")
+            raise ConfigError(f"{path}: table.metrics: transients are of {plain!r} itself")
         if all(ALGORITHMS[run.algorithm].exact for run in runs):
             raise ConfigError(f"{path}: table.kind: transients need runs beside parallel SGD")
 
@@ -547,7 +578,7 @@ def _suggestion(model: type[BaseModel], where: list[str], values: dict[str, Any]
     inner = kinds[kind].model_fields if isinstance(kind, str) and kind in kinds else {}
     allowed = list(model.model_fields)
     if model is Run:
-        allowed = [f"run.{name}" for name in (*Run.model_fields, *EPOCHS, "evaluate_epochs")]
+        allowed = [f"run.{name}" for name in (*Run.model_fields, *EPOCHS)]
         allowed += [f"run.problem.{name}" for name in inner]
     elif where[0] == "table":
         allowed = [f"table.{name}" for name in Table.model_fields]
