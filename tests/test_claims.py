@@ -121,6 +121,11 @@ def test_as_accurate_and_more_accurate_need_the_whole_interval(monkeypatch):
     (above,) = claims.more_accurate(ROOT, "", [8], ["static_exponential"], ["star"])
     (below,) = claims.more_accurate(ROOT, "", [8], ["star"], ["static_exponential"])
     assert above.holds and not below.holds
+    one = frame.drop(frame[(frame["topology"] == "ring") & (frame["seed"] > 0)].index)
+    monkeypatch.setattr(claims, "_finished", lambda root, config: (None, one))
+    with pytest.raises(NotMeasured, match="two or more seeds"):
+        claims.as_accurate(ROOT, "", ["ring"], "star", margin=1.0)
+    monkeypatch.setattr(claims, "_finished", lambda root, config: (None, frame))
     frame.loc[0, "status"] = "diverged"
     with pytest.raises(NotMeasured, match="diverged"):
         claims.as_accurate(ROOT, "", ["ring"], "star", margin=1.0)
@@ -163,10 +168,10 @@ def test_fastest_reads_times_and_hours(tmp_path):
     rows = [(4, 10**6, name, 30.0) for name in names] + [(4, 10**6, "one-peer exponential", 20.0)]
     times = pd.DataFrame(rows, columns=["ranks", "elements", "averaging", "ms"])
     times.to_csv(tmp_path / "t.csv")
-    hours = Path("results/cost_model/table.csv")
-    parts = claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, str(hours))
+    hours = "cost_model/table.csv"
+    parts = claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours)
     assert [p.holds for p in parts] == [True] * 4
     assert "1.05 at 4" in parts[1].evidence  # 11.6 / 11.1 hours
     times["ms"] = 50.0 - times["ms"]
     times.to_csv(tmp_path / "t.csv")
-    assert not claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, str(hours))[0].holds
+    assert not claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours)[0].holds

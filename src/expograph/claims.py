@@ -13,7 +13,6 @@ runs reads them from results/, never trains, and says which are missing.
 
 import itertools
 import math
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expograph import results, theory
 from expograph.algorithms import ALGORITHMS, Mix, init
-from expograph.config import ConfigError, Experiment, load
+from expograph.config import ConfigError, Experiment, load, read_toml
 from expograph.engines.embedded import Embedded
 from expograph.names import known
 from expograph.report.style import name_of
@@ -90,14 +89,8 @@ def read(path: Path) -> list[Claim]:
     Raises:
         ConfigError: one line naming file, claim and key.
     """
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as e:
-        raise ConfigError(f"{path}: {e.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: not valid TOML: {e}") from None
     claims = []
-    for i, values in enumerate(content.get("claim", [])):
+    for i, values in enumerate(read_toml(path).get("claim", [])):
         name = values.get("id", f"number {i + 1}") if isinstance(values, dict) else i + 1
         try:
             claim = Claim.model_validate(values)
@@ -246,7 +239,7 @@ def uniform_sampling(root: Path, nodes: list[int], steps: int) -> list[Part]:
 
 
 def communication(root: Path, nodes: int, engines: str) -> list[Part]:
-    """Bytes that the engines count, in messages of one model a step."""
+    """Bytes that the engines count, in messages of one model a step; `engines` is under root."""
     expected = {
         "one_peer_exponential": (1, 1),
         "static_exponential": (ceil_log2(nodes), ceil_log2(nodes)),
@@ -272,7 +265,7 @@ def communication(root: Path, nodes: int, engines: str) -> list[Part]:
                 f"{sent:.2f} counted by the embedded engine",
             )
         )
-    parts.append(_engines_count_alike(Path(engines)))
+    parts.append(_engines_count_alike(root / engines))
     return parts
 
 
@@ -281,7 +274,7 @@ def _engines_count_alike(path: Path) -> Part:
     if not path.exists():
         return Part(text, None, f"{path} is not there: `make engines-agree` makes it")
     found = pd.read_csv(path)
-    if "bytes" not in found:
+    if not {"bytes", "bytes_embedded", "ranks"} <= set(found) or found.empty:
         return Part(text, None, f"{path} has no bytes: `make engines-agree` makes it anew")
     equal = found["bytes"] == found["bytes_embedded"]
     return Part(
@@ -477,6 +470,8 @@ def _difference(
             raise NotMeasured(f"no finished runs for {where}, or some diverged")
         sides.append(side.set_index("seed"))
     a, b = sides
+    if set(a.index) != set(b.index) or len(a) < 2 or len(a) + len(b) > 2 * a.index.nunique():
+        raise NotMeasured(f"{ours} and {theirs}: no pairs of runs of two or more seeds")
     keys = tuple([*a["key"], *b["key"]])
     return paired(a[ACCURACY], b[ACCURACY].loc[a.index]), keys
 
@@ -556,10 +551,13 @@ def momentum(
 
 
 def fastest(root: Path, measured: list[str], from_elements: int, hours: str) -> list[Part]:
-    """Steps on the virtual cluster, and the cost model's hours beside the published ones."""
+    """Steps on the virtual cluster, and the cost model's hours beside the published ones.
+
+    `measured` and `hours` are tables under root.
+    """
     parts = []
-    for path in measured:
-        if not Path(path).exists():
+    for path in (root / name for name in measured):
+        if not path.exists():
             raise NotMeasured(f"{path} is not there: `make testbed` makes it")
         table = pd.read_csv(path)
         table = table[table["elements"] >= from_elements]
@@ -568,15 +566,15 @@ def fastest(root: Path, measured: list[str], from_elements: int, hours: str) -> 
         quotient = (others.min(axis=1) / times["one-peer exponential"]).dropna()
         parts.append(
             Part(
-                f"fastest averaging from {from_elements:,} elements on, {Path(path).parent.name}",
-                bool((quotient > 1).all()),
+                f"fastest averaging from {from_elements:,} elements on, {path.parent.name}",
+                bool((quotient > 1).all()) if len(quotient) else None,
                 "next fastest over one-peer: "
                 + ", ".join(f"{q:.2f} at {size:,.0f}" for (_, size), q in quotient.items()),
             )
         )
-    if not Path(hours).exists():
-        raise NotMeasured(f"{hours} is not there: `make cost-model` makes it")
-    long = pd.read_csv(hours)
+    if not (path := root / hours).exists():
+        raise NotMeasured(f"{path} is not there: `make cost-model` makes it")
+    long = pd.read_csv(path)
     long = long[long["table"].str.startswith("Hours of the paper's")]
     table = long.pivot(index="row", columns="column", values="value")
     for which, text in (

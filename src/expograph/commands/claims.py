@@ -83,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     findings = []
     for claim in stated:
         findings.append(claims.measure(claim, arguments.results))
-        console.print(f"{findings[-1].verdict:>14}  {claim.id}: {claim.statement}")
+        line = f"{findings[-1].verdict:>14}  {claim.id}: {claim.statement}"
+        console.print(line, markup=False)  # W(k)[i, j] is no style
     arguments.results.mkdir(parents=True, exist_ok=True)
     results.replace_text(arguments.results / "claims.md", ledger(findings))
     rows = [
