@@ -67,11 +67,13 @@ def discard_leftovers(root: Path = ROOT) -> None:
             os.kill(int(path.name.split(".")[2]), 0)
         except ProcessLookupError:
             shutil.rmtree(path, ignore_errors=True)
+        except PermissionError:  # it lives, and is another user's
+            continue
 
 
 def replace_text(path: Path, text: str) -> None:
     """Write a text file so that a reader sees the old or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two may write at once
     temporary.write_text(text)
     temporary.replace(path)
 
@@ -115,6 +117,7 @@ def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:
     heads = set(Run.model_fields) - {"algorithm", "topology", "engine"}
     alike = [c for c in summary if c.split(".")[0] in heads]
     parallel = summary.loc[summary["algorithm"] == "psgd", [*alike, metric]]
+    parallel = parallel.drop_duplicates(alike)  # of several engines, which agree, any
     reference = summary[alike].merge(parallel, how="left", on=alike)[metric]
     return summary[metric] / reference.to_numpy()
 
