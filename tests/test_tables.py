@@ -15,6 +15,7 @@ from expograph.results import flatten
 from expograph.topology import TOPOLOGIES
 
 TABLE = Table(title="t", rows=["topology"], column="nodes")
+ACCURACY = "accuracy_averaged"
 NONE = tables.Published(None, Path("unread"))
 
 
@@ -79,6 +80,10 @@ def test_transients_against_psgd_of_the_same_n_and_seed():
     frame.loc[frame["nodes"] == 8, "algorithm"] = "d"
     again = tables.transients(frame, curves, table).set_index("nodes")["what"]
     assert again[4] == "diverged" and set(again[8]) == {"no parallel SGD to compare with"}
+    twice = pd.concat([frame, frame.assign(key=frame["key"] + "'", lr=0.2)])  # a sweep over lr
+    pooled = tables.transients(twice, curves, table).set_index("nodes")
+    assert set(pooled["what"]) == {"its runs differ in more than the seed"}
+    assert pooled["transient"].isna().all() and (pooled["seeds"] == 0).all()
 
 
 def test_files_are_written_in_three_forms(tmp_path):
@@ -151,6 +156,15 @@ def test_differences_are_paired_by_seed_with_the_stated_row():
     assert list(frame.index) == ["2D grid", "star"]
     assert frame.loc["2D grid", "4 nodes"] == "+1.00 ± 0.00 (p = 0)"
     assert frame.loc["star", "4 nodes"] == ""  # a pair is missing
+
+
+def test_a_table_of_nothing_is_left_out(tmp_path):
+    rows = summary(*(("ring", 4, s, "done", 70.0 + s) for s in range(3)))
+    empty = tables.differences(rows, Table(title="t", compare={"topology": "ring"}), ACCURACY)
+    assert empty.empty
+    tables.write({"a": pd.DataFrame({"b": ["1"]}), "none": empty}, "", tmp_path, "t")
+    assert list(tables.read(tmp_path / "table.csv")) == ["a"]
+    assert "none" not in (tmp_path / "table.md").read_text()
 
 
 def test_exponents_stand_beside_the_theorys():

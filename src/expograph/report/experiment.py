@@ -64,10 +64,11 @@ def frames_of(
         frames = {
             METRICS[m]: tables.pivot(summary, table, m, published, cell) for m in table.metrics
         }
-        if table.compare:
+        found = tables.differences(summary, table, table.metrics[0]) if table.compare else None
+        if found is not None and not found.empty:
             what = ", ".join(name_of(value) for value in table.compare.values())
             heading = f"{METRICS[table.metrics[0]]}: difference from {what}, same seeds"
-            frames[heading] = tables.differences(summary, table, table.metrics[0])
+            frames[heading] = found
         return frames, None
     measured = tables.transients(summary, by_key, table)
     if table.kind == "theory":

@@ -111,11 +111,14 @@ def transients(
         reference = at_n[at_n["algorithm"] == "psgd"].set_index("seed")["key"]
         for topology, group in at_n[at_n["algorithm"] != "psgd"].groupby("topology", sort=False):
             ours = group.set_index("seed")["key"]
-            seeds = [seed for seed in ours.index if seed in reference.index]
+            pooled = ours.index.has_duplicates or reference.index.has_duplicates
+            seeds = [] if pooled else [seed for seed in ours.index if seed in reference.index]
             keys = [*ours[seeds], *reference[seeds]]
             statuses = set(summary.set_index("key").loc[keys, "status"])
             what, found = "measured", Transient(None, None, None)
-            if not seeds:
+            if pooled:
+                what = "its runs differ in more than the seed"
+            elif not seeds:
                 what = "no parallel SGD to compare with"
             elif statuses != {"done"}:
                 what = "diverged" if "diverged" in statuses else "missing"
@@ -278,12 +281,13 @@ def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
 def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str) -> None:
     """Write `frames` (heading -> table) as table.md, table.csv and table.tex into `folder`.
 
+    Frames without rows, at least one has some, are left out.
     table.csv is long: heading, row number, column, value. table.tex has all frames; if they are
     several, table_1.tex and so on have one each, for a document's `\\input`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     markdown, snippets, tidy = [f"# {title}\n"], [], []
-    for heading, frame in frames.items():
+    for heading, frame in ((h, f) for h, f in frames.items() if not f.empty):
         shown = frame.map(_markdown).rename(columns=_markdown)
         text = shown.to_markdown(index=False, disable_numparse=True)
         markdown.append(f"## {heading}\n\n{text}\n")
