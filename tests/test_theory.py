@@ -34,6 +34,15 @@ def test_simulated_noise_has_the_predicted_size():
     assert np.mean(seen) == pytest.approx(S, rel=0.02)
 
 
+def test_a_random_schedules_noise_sum_is_its_mean():
+    """E W W^T over one-peer graphs drawn uniformly contracts each mode on its own."""
+    n, topology = 8, build("one_peer_exponential_uniform", 8)
+    found = (noise_transient(topology, factor=2) / n) ** 0.5 / 2
+    steps = [np.abs(build("one_peer_exponential", n).at(k).eigenvalues()) ** 2 for k in range(3)]
+    kept = np.mean(steps, axis=0)[1:]
+    assert found == pytest.approx((kept / (1 - kept)).sum(), rel=0.1)
+
+
 def test_orders_are_those_of_the_gap():
     assert transient_order("ring", 64) / transient_order("ring", 32) == pytest.approx(
         2**7, rel=0.02

@@ -30,7 +30,7 @@ def ring_gap(n: int) -> float:
 
 
 def star_gap(n: int) -> float:
-    """1 / n: 1 - rho of the star with Metropolis weights, n >= 2."""
+    """1 / n: 1 - rho of the star with Metropolis weights, n >= 3; over two ranks W is J."""
     return 1 / n
 
 
@@ -53,6 +53,9 @@ def transient_bound(n: int, rho: float) -> float:
     return n**3 * rho**4 / (1 - rho) ** 2
 
 
+RANDOM_STEPS = 2048  # over which the noise of a random schedule is averaged
+
+
 def noise_transient(topology: Topology, factor: float = 1.5) -> float:
     """n (2 S / (factor - 1))^2: transient iterations, up to a constant, in the noise model.
 
@@ -65,20 +68,21 @@ def noise_transient(topology: Topology, factor: float = 1.5) -> float:
     beside parallel SGD's lr sigma^2 / 2n, and the first is below (factor - 1) of the second once
     k > c^2 n (2 S / (factor - 1))^2. S is a trace, the mean over all modes; `transient_bound`
     takes the slowest mode for all of them. One-peer exponential, n a power of two:
-    S = n - 1 - log2 n. Derived by us; W(k) need not be symmetric.
+    S = n - 1 - log2 n. Derived by us; W(k) need not be symmetric. Of a random schedule S is a
+    mean over 2048 of its steps, after as many.
     """
-    n, period = topology.n, topology.period or 64
+    n, period = topology.n, topology.period
     identity = np.eye(n) - 1 / n
     V, last, traces = np.zeros((n, n)), -1.0, []
-    for k in range(1_000_000):
+    for k in range(1_000_000 if period else 2 * RANDOM_STEPS):
         W = topology.at(k).csr
         V = W @ (W @ (V + identity)).T  # V is symmetric: W (V + I - J) W^T, transposed
         traces.append(float(np.trace(V)))
-        if (k + 1) % period == 0:
+        if period and (k + 1) % period == 0:
             if abs(traces[-1] - last) <= 1e-6 * abs(last):
                 break
             last = traces[-1]
-    return n * (2 * float(np.mean(traces[-period:])) / (factor - 1)) ** 2
+    return n * (2 * float(np.mean(traces[-(period or RANDOM_STEPS) :])) / (factor - 1)) ** 2
 
 
 def transient_order(name: str, n: int) -> float:
