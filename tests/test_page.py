@@ -231,6 +231,10 @@ def test_a_folder_of_something_else_is_left_alone(copy):
     with pytest.raises(ReportError, match="mine: holds something other than a report"):
         page.build(copy / "results", copy / "mine", copy / "configs")
     assert (copy / "mine" / "thesis.txt").is_file()
+    for target in (copy / "mine" / "thesis.txt", copy / "mine" / "thesis.txt" / "report"):
+        with pytest.raises(ReportError, match=r"thesis\.txt") as error:
+            page.build(copy / "results", target, copy / "configs")
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

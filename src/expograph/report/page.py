@@ -56,13 +56,19 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
         target/index.html.
     Raises:
         ReportError: a file of the results is there but cannot be read, or `target` holds something
-            else, which is left alone; one line with its name.
+            else, which is left alone, or cannot be written; one line with its name.
         ConfigError: a config is wrong.
     """
+    if target.exists() and not target.is_dir():
+        raise ReportError(f"{target}: is no folder; name another")
     if target.exists() and not (target / LIBRARY).exists() and any(target.iterdir()):
         raise ReportError(f"{target}: holds something other than a report; name another folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    beside = {"prefix": f".{target.name}.", "suffix": ".tmp", "dir": target.parent}
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(**beside))
+    except OSError as e:
+        raise ReportError(f"{target}: {e.strerror}") from None
     try:
         _write(root, temporary, configs)
         temporary.chmod(0o755)

@@ -195,6 +195,8 @@ def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix:
         runs=runs,
         curves=csv(folder / "curves.csv", ("step", "topology", "algorithm", "nodes")),
         seeds=csv(folder / "seeds.csv", ("key", "step")),
-        transients=csv(folder / "transients.csv", ("topology", "nodes", "transient", "low")),
+        transients=csv(
+            folder / "transients.csv", ("topology", "nodes", "transient", "low", "high")
+        ),
         provenance=made,
     )
