@@ -20,13 +20,14 @@ from rich.text import Text
 
 from expograph.config import ConfigError
 from expograph.report import figures
+from expograph.report.figures import UNENDING
+from expograph.report.graphs import sent_a_step
 from expograph.report.style import name_of
 from expograph.spectral import contraction, is_symmetric, spectral_gap, window_of
 from expograph.topology import TOPOLOGIES, Topology, build, ceil_log2
 
 WIDEST = 64  # ranks that a terminal has room for
 SHADES = "·░▒▓█"  # zero, then by powers of two
-UNENDING = 4  # steps shown of a schedule without a period
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -72,12 +73,12 @@ def overview(n: int, seed: int) -> Table:
     """A line a topology: messages a step, spectral gap, whether a period averages exactly."""
     table = Table(box=None, title=f"over {n} ranks", title_justify="left")
     for column in ("topology", "period", "messages a step", "1 - rho", "exact average after"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column in ("topology", "1 - rho"))  # whole on 80 columns
     for name in TOPOLOGIES:
         topology = build(name, n, seed)
         period = "random" if topology.period is None else str(topology.period)
         gap = f"{spectral_gap(topology.at(0)):.4f}" if topology.period == 1 else "time-varying"
-        table.add_row(name, period, f"{messages(topology):g}", gap, exactness(topology))
+        table.add_row(name, period, messages(topology), gap, exactness(topology))
     return table
 
 
@@ -90,7 +91,7 @@ def facts(topology: Topology) -> list[str]:
     W = topology.at(0)
     lines = [
         f"{name_of(topology.name)} over {n} ranks: {kind}",
-        f"messages a step, busiest rank: {messages(topology):g}; "
+        f"messages a step, busiest rank: {messages(topology)}; "
         f"{'symmetric' if is_symmetric(W) else 'directed'}",
         f"averages exactly: {exactness(topology)}",
     ]
@@ -103,14 +104,10 @@ def facts(topology: Topology) -> list[str]:
     return lines
 
 
-def messages(topology: Topology) -> int:
-    """Models that the busiest rank sends in a step: the largest out-degree over the steps shown."""
-    return max(
-        int(np.bincount(senders[senders != receivers], minlength=topology.n).max())
-        for receivers, senders in (
-            topology.at(k).csr.nonzero() for k in range(topology.period or UNENDING)
-        )
-    )
+def messages(topology: Topology) -> str:
+    """Models that the busiest rank sends a step, mean over a period or the steps shown."""
+    sent = sent_a_step(window_of(topology, 0, topology.period or UNENDING))
+    return f"{sent:.2f}".rstrip("0").rstrip(".")
 
 
 def exactness(topology: Topology) -> str:
