@@ -6,8 +6,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 PYTHON ?= python3.11
 VENV ?= .venv
-TABLE ?= 1 2 3
 SCALE ?= laptop
+TABLE ?= $(if $(filter paper,$(SCALE)),2 3 4,1 2 3)
 ENGINE ?= embedded
 NP ?= 8
 RUN := $(VENV)/bin/python
@@ -62,7 +62,7 @@ else
 		$(if $(HOSTFILE),--hostfile "$(HOSTFILE)")
 endif
 
-# FIGURE=spectral_gap|consensus_error|table1_curves|table2_curves|iid_curves|transients
+# FIGURE=headline|spectral_gap|consensus_error|table1_curves|table2_curves|iid_curves|transients
 reproduce-figure: data ## train what one figure shows, and draw it: FIGURE=transients
 	@config=$$($(EXPOGRAPH) figure --config $(FIGURE)) && \
 		{ [ -z "$$config" ] || $(EXPOGRAPH) sweep $$config $(SWEEP); } && \
@@ -110,7 +110,7 @@ check: $(READY) ## lint and formatting
 	@$(VENV)/bin/ruff check src scripts tests notebooks
 	@$(VENV)/bin/ruff format --check src scripts tests notebooks
 
-smoke: data ## every config for 3 steps, results thrown away
+smoke: data ## every laptop config for 3 steps, results thrown away
 	@$(RUN) scripts/smoke.py
 
 engines-agree: $(CLUSTER) ## every algorithm and topology: do BlueFog, mpi4py and Horovod give the embedded numbers?

@@ -104,7 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
             source = EXPERIMENTS[name]
             paths = [arguments.results / file for file in source.files]
             if missing := [path for path in paths if not path.exists()]:
-                make = f"make reproduce-figure FIGURE={name}"
+                testbed = missing[0].parent.name == "testbed_1gbit"
+                make = "make testbed" if testbed else f"make reproduce-figure FIGURE={name}"
                 print(f"{missing[0]} is not there: `{make}` makes it", file=sys.stderr)
                 continue
             figure = source.draw(*map(pd.read_csv, paths))
