@@ -22,14 +22,32 @@ def claim(**changes) -> Claim:
 @pytest.mark.parametrize(
     "holds, verdict",
     [
-        ([True, True], "reproduced"),
-        ([True, False], "partly"),
-        ([False, False], "not reproduced"),
-        ([True, None], "not measured"),
+        (["yes", "yes"], "reproduced"),
+        (["yes", "no"], "partly"),
+        (["yes", "undecided"], "partly"),
+        (["yes", "not measured"], "partly"),
+        (["no", "no"], "not reproduced"),
+        (["no", "undecided", "not measured"], "not reproduced"),
+        (["undecided", "not measured"], "undecided"),
+        (["not measured", "not measured"], "not measured"),
     ],
 )
 def test_the_verdict_follows_the_parts(holds, verdict):
     assert Finding(claim(), [Part("p", h, "e") for h in holds]).verdict == verdict
+
+
+def test_more_noise_helps_no_claim():
+    """A wide interval decides nothing, whatever is claimed of it."""
+    assert claims.between(1, 2, most=3) == "yes" and claims.between(1, 2, lowest=3) == "no"
+    assert claims.between(4, 5, most=3) == "no" and claims.between(1, 2, 0, 3) == "yes"
+    for sides in ({"most": 3}, {"lowest": 3}, {"lowest": 2, "most": 4}):
+        assert claims.between(-100, 100, **sides) == "undecided"
+    assert claims.every([]) == "not measured"
+    assert claims.every(["yes", "undecided"]) == "undecided"
+    assert claims.every(["yes", "undecided", "no"]) == "no"
+    assert Finding(claim(), [Part("p", "yes", "e")] * 2 + [Part("p", "no", "e")]).counts == (
+        "2 yes, 1 no"
+    )
 
 
 def test_the_committed_claims_load_and_each_has_a_check_and_a_source():
@@ -67,22 +85,22 @@ def test_wrong_arguments_are_a_line_and_missing_evidence_a_verdict(tmp_path):
 
 
 def test_the_gap_and_exact_averaging_hold_and_a_wrong_residual_does_not():
-    assert all(p.holds for p in claims.static_gap(ROOT, largest=64, largest_dense=16))
+    assert all(p.holds == "yes" for p in claims.static_gap(ROOT, largest=64, largest_dense=16))
     right = claims.exact_averaging(ROOT, 16, 8, {"6": 0.21651})
-    assert all(p.holds for p in right)
+    assert all(p.holds == "yes" for p in right)
     wrong = claims.exact_averaging(ROOT, 16, 8, {"6": 0.2})
-    assert [p.holds for p in wrong] == [True, True, True, False]
+    assert [p.holds for p in wrong] == ["yes", "yes", "yes", "no"]
 
 
 def test_uniform_sampling_contracts_as_computed():
     (part,) = claims.uniform_sampling(ROOT, nodes=[8], steps=3000)
-    assert part.holds and "1 - 1/3" in part.text
+    assert part.holds == "yes" and "1 - 1/3" in part.text
 
 
 def test_delayed_momentum_is_stable_below_1_minus_beta_only():
     """Roots of (z - 1)(z - beta) + lr L lie inside the unit circle for lr L < 1 - beta."""
     ours, theirs = claims.stability(ROOT, ["vanilla_dmsgd", "dmsgd"], beta=0.5, within=0.02)
-    assert ours.holds and not theirs.holds
+    assert (ours.holds, theirs.holds) == ("yes", "no")
     assert abs(float(theirs.evidence.split()[-1]) - 0.5) < 0.01
     assert max(abs(np.roots([1, -1.5, 0.5 + 0.499]))) < 1 < max(abs(np.roots([1, -1.5, 1.001])))
 
@@ -90,12 +108,12 @@ def test_delayed_momentum_is_stable_below_1_minus_beta_only():
 def test_communication_counts_what_each_graph_sends(tmp_path):
     path = tmp_path / "agree.csv"
     *own, engines = claims.communication(ROOT, 16, str(path))
-    assert all(p.holds for p in own) and engines.holds is None
+    assert all(p.holds == "yes" for p in own) and engines.holds == "not measured"
     frame = pd.DataFrame({"ranks": [4, 4], "bytes": [8, 9], "bytes_embedded": [8, 8]})
     frame.to_csv(path)
-    assert claims.communication(ROOT, 16, str(path))[-1].holds is False
+    assert claims.communication(ROOT, 16, str(path))[-1].holds == "no"
     frame.assign(bytes=8).to_csv(path)
-    assert claims.communication(ROOT, 16, str(path))[-1].holds is True
+    assert claims.communication(ROOT, 16, str(path))[-1].holds == "yes"
 
 
 def summary(**means: float) -> pd.DataFrame:
@@ -114,13 +132,13 @@ def summary(**means: float) -> pd.DataFrame:
 def test_as_accurate_and_more_accurate_need_the_whole_interval(monkeypatch):
     frame = summary(ring=80.0, static_exponential=80.3, star=70.0)
     monkeypatch.setattr(claims, "_finished", lambda root, config: (None, frame))
-    kinds = {"ring": True, "star": False}
+    kinds = {"ring": "yes", "star": "no"}
     for name, holds in kinds.items():
         (part,) = claims.as_accurate(ROOT, "", [name], "static_exponential", margin=1.0)
-        assert part.holds is holds and len(part.runs) == 10
+        assert part.holds == holds and len(part.runs) == 10
     (above,) = claims.more_accurate(ROOT, "", [8], ["static_exponential"], ["star"])
     (below,) = claims.more_accurate(ROOT, "", [8], ["star"], ["static_exponential"])
-    assert above.holds and not below.holds
+    assert (above.holds, below.holds) == ("yes", "no")
     one = frame.drop(frame[(frame["topology"] == "ring") & (frame["seed"] > 0)].index)
     monkeypatch.setattr(claims, "_finished", lambda root, config: (None, one))
     with pytest.raises(NotMeasured, match="two or more seeds"):
@@ -150,17 +168,31 @@ def test_iterations_are_compared_at_equal_n_and_by_exponent(monkeypatch):
         ring=list(n**4.0 * wobble),
     )
     monkeypatch.setattr(claims, "_measured_transients", lambda root, config: (measured, ("k",)))
-    one, static, alike, number = claims.same_iterations(ROOT, "", order=3.0, logarithms=2.0)
-    assert one.holds and static.holds and alike.holds
-    assert not number.holds and "2.5 at n = 16" in number.evidence
-    steep = claims.same_iterations(ROOT, "", order=2.0, logarithms=0.0)
-    assert not steep[0].holds
+    near = {"exponents": 0.5, "factor": 2.0}
+    parts = claims.same_iterations(ROOT, "", order=3.0, logarithms=2.0, **near)
+    assert [p.holds for p in parts] == ["yes", "yes", "yes", "no"]
+    assert "2.5 [2.0, 3.1] at n = 16" in parts[3].evidence
+    steep = claims.same_iterations(ROOT, "", order=2.0, logarithms=0.0, **near)
+    assert steep[0].holds == "no"
     before = {p.text: p.holds for p in claims.fewer_iterations(ROOT, "")}
-    assert (
-        before["static exponential before ring"]
-        and before["static exponential before star"] is None
-    )
-    assert all(p.holds for p in claims.rates(ROOT, ""))  # n^3, n^3 and n^4 <= n^7
+    assert before["static exponential before ring"] == "yes"
+    assert before["static exponential before star"] == "not measured"
+    assert all(p.holds == "yes" for p in claims.rates(ROOT, ""))  # n^3, n^3 and n^4 <= n^7
+    measured["transient"] *= np.tile([1, 30, 0.03, 1], 3)  # noise
+    for part in (*claims.same_iterations(ROOT, "", 3.0, 2.0, **near)[:3], *claims.rates(ROOT, "")):
+        assert part.holds == "undecided"
+
+
+def test_iterations_that_no_run_was_long_enough_for_decide_nothing(monkeypatch):
+    censored = {"transient": np.nan, "low": np.nan, "high": np.nan}
+    rows = [
+        {"topology": t, "nodes": 16, "steps": steps, **censored}
+        for t, steps in (("static_exponential", 1000), ("ring", 4000))
+    ]
+    measured = pd.DataFrame(rows)
+    monkeypatch.setattr(claims, "_measured_transients", lambda root, config: (measured, ("k",)))
+    part = claims.fewer_iterations(ROOT, "")[0]
+    assert part.holds == "undecided" and "> 1000 against > 4000" in part.evidence
 
 
 def test_fastest_reads_times_and_hours(tmp_path):
@@ -169,9 +201,15 @@ def test_fastest_reads_times_and_hours(tmp_path):
     times = pd.DataFrame(rows, columns=["ranks", "elements", "averaging", "ms"])
     times.to_csv(tmp_path / "t.csv")
     hours = "cost_model/table.csv"
-    parts = claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours)
-    assert [p.holds for p in parts] == [True] * 4
-    assert "1.05 at 4" in parts[1].evidence  # 11.6 / 11.1 hours
+    parts = claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours, within=0.1)
+    assert parts[0].holds == "yes" and "1.50 at 1,000,000" in parts[0].evidence
+    assert "against 1.05 at 4" in parts[1].evidence  # 11.6 / 11.1 hours
+    exact = claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours, within=0.0)
+    assert [p.holds for p in exact[1:]] == ["no", "no"]
     times["ms"] = 50.0 - times["ms"]
     times.to_csv(tmp_path / "t.csv")
-    assert not claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours)[0].holds
+    slower = claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours, within=0.1)
+    assert slower[0].holds == "no"
+    (tmp_path / "t.csv").write_text("ranks,elements\n4,1")
+    with pytest.raises(ValueError, match=r"t\.csv: is empty or ends in the middle"):
+        claims.fastest(ROOT, [str(tmp_path / "t.csv")], 1000, hours, within=0.1)

@@ -77,6 +77,7 @@ RESERVED = (  # folders of results/ that are no experiment's
     "engines",
     "cost_model",
     "dry_run",
+    *("index", "claims", "costs", "topologies"),  # pages of the report
 )
 
 

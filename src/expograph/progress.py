@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -127,11 +128,14 @@ class SweepProgress:
             "left": left,
             "running": running,
         }
-        replace_text(self.file, json.dumps(content, indent=1) + "\n")
+        with suppress(
+            OSError
+        ):  # a board that cannot be written, or was cleaned away, ends no sweep
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(self.file, json.dumps(content, indent=1) + "\n")
 
     def __enter__(self) -> "SweepProgress":
         if self.file:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
             self._post(0.0, "just begun")
         self.bar.__enter__()
         return self
@@ -162,12 +166,10 @@ def boards(root: Path) -> list[dict]:
         try:
             content = json.loads(path.read_text())
             age = time.time() - path.stat().st_mtime
-        except (OSError, ValueError):
-            continue  # it ended between the two lines
-        if content["host"] != socket.gethostname():
-            alive = age < STALE
-        else:
-            alive = Path(f"/proc/{content['pid']}").exists()
+            here = content["host"] == socket.gethostname()
+            alive = Path(f"/proc/{content['pid']}").exists() if here else age < STALE
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # it ended between the two lines, or is no board
         if alive:
             found.append(content)
         else:  # killed: nobody else will remove it

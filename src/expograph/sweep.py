@@ -21,7 +21,7 @@ from expograph.config import Run
 from expograph.job import Job
 from expograph.memory import keep_freed_memory
 from expograph.provenance import provenance
-from expograph.tensorboard import Events, replay
+from expograph.tensorboard import Events, folder, replay
 from expograph.topology import build
 from expograph.train import Diverged, Record, train
 
@@ -69,7 +69,11 @@ def execute(
     records: list[Record] = []
     status, note = "done", None
     try:
-        with Events(run, root) if tensorboard and engine.root else nullcontext() as events:
+        with (
+            Events(run, folder(run, root))
+            if tensorboard and engine.root
+            else nullcontext() as events
+        ):
             for record in train(run, problem, engine):
                 records.append(record._replace(x=None))  # only the numbers are kept
                 if events:
@@ -133,17 +137,24 @@ SECONDS_PER_SAMPLE = {
     "linear": 2e-5,
     "mlp": 6e-5,
     "cnn": 1.7e-4,
+    "resnet8_bn": 4.5e-4,
+    "resnet8_gn": 4.5e-4,
     "retinanet_small": 2e-3,
     "faster_rcnn_small": 3e-3,
 }
 SECONDS_PER_STEP, SECONDS_PER_WORKER_STEP = 1e-4, 2e-6
 
 
+def is_known(run: Run) -> bool:
+    """Whether `cost` knows how long the run's samples take, or only guesses."""
+    return getattr(run.problem, "model", "linear") in SECONDS_PER_SAMPLE
+
+
 def cost(run: Run) -> float:
     """Rough seconds of work, to order a sweep and to tell the time that is left."""
     if run.problem.kind in ("logistic", "least_squares"):
         return run.steps * (SECONDS_PER_STEP + SECONDS_PER_WORKER_STEP * run.ranks)
-    per_sample = SECONDS_PER_SAMPLE.get(run.problem.model, 4.5e-4)
+    per_sample = SECONDS_PER_SAMPLE.get(run.problem.model, 1e-2)
     accumulation = getattr(run.problem, "accumulation", 1)
     trained = run.steps * run.ranks * run.problem.batch_size * accumulation
     return per_sample * (trained + 1000 * run.ranks)  # the local models' evaluation at the end

@@ -26,10 +26,9 @@ def folder(run: Run, root: Path) -> Path:
 class Events:
     """Context manager; call it with a step and its metrics. An earlier try's files are replaced."""
 
-    def __init__(self, run: Run, root: Path) -> None:
+    def __init__(self, run: Run, path: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter  # a second to import
 
-        path = folder(run, root)
         shutil.rmtree(path, ignore_errors=True)
         self.writer = SummaryWriter(path)
         self.writer.add_text("config", f"```json\n{json.dumps(run.model_dump(), indent=1)}\n```")
@@ -49,8 +48,11 @@ class Events:
 
 def replay(run: Run, root: Path) -> None:
     """Write the event files of a finished run, unless they are there."""
-    if folder(run, root).exists():
+    target = folder(run, root)
+    if target.exists():
         return
-    with Events(run, root) as events:
+    temporary = target.with_name(f".{target.name}.tmp")
+    with Events(run, temporary) as events:
         for row in results.curve(run, root).to_dict("records"):
             events(int(row.pop("step")), row)
+    temporary.rename(target)  # whole or not at all

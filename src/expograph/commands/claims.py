@@ -17,8 +17,6 @@ from rich.console import Console
 from expograph import claims, results
 from expograph.provenance import provenance
 
-MARKS = {True: "yes", False: "no", None: "not measured"}
-
 
 def table(rows: list[dict[str, str]]) -> str:
     """Rows as a Markdown table, bars in the text escaped."""
@@ -33,7 +31,7 @@ def ledger(findings: list[claims.Finding]) -> str:
             "claim": f"[{f.claim.id}](#{f.claim.id})",
             "statement": f.claim.statement,
             "verdict": f.verdict,
-            "parts that hold": f"{sum(bool(p.holds) for p in f.parts)} of {len(f.parts)}",
+            "do its parts hold": f.counts,
         }
         for f in findings
     ]
@@ -41,15 +39,15 @@ def ledger(findings: list[claims.Finding]) -> str:
     lines = [
         "# The paper's claims, measured\n",
         "A claim is *reproduced* if all its parts hold here, *partly* if some do, *not reproduced* "
-        "if none does. Intervals are 95 %; differences in accuracy are in points, over pairs of "
-        "runs with the same seeds, with the p of the paired t-test.\n",
+        "if none does and one is refuted. A part that compares measured numbers holds if its whole "
+        "95 % interval lies on the claimed side, does not if it lies on the other, and is "
+        "undecided between. Differences in accuracy are in points, over pairs of runs with the "
+        "same seeds, with the p of the paired t-test.\n",
         table(summary),
     ]
     for finding in findings:
         claim = finding.claim
-        parts = [
-            {"part": p.text, "holds": MARKS[p.holds], "evidence": p.evidence} for p in finding.parts
-        ]
+        parts = [{"part": p.text, "holds": p.holds, "evidence": p.evidence} for p in finding.parts]
         runs = sorted({key for part in finding.parts for key in part.runs})
         lines += [
             f"## {claim.id}\n",
@@ -92,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             "claim": f.claim.id,
             "verdict": f.verdict,
             "part": p.text,
-            "holds": MARKS[p.holds],
+            "holds": p.holds,
             "evidence": p.evidence,
             "runs": " ".join(p.runs),
         }
@@ -101,4 +99,4 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     text = pd.DataFrame(rows).to_csv(index=False)
     results.replace_text(arguments.results / "claims.csv", text)
-    return int(any(f.verdict == "not measured" for f in findings))
+    return int(any(p.holds == "not measured" for f in findings for p in f.parts))

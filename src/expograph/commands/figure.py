@@ -108,7 +108,12 @@ def run(arguments: argparse.Namespace) -> int:
                 make = "make testbed" if testbed else f"make reproduce-figure FIGURE={name}"
                 print(f"{missing[0]} is not there: `{make}` makes it", file=sys.stderr)
                 continue
-            figure = source.draw(*map(pd.read_csv, paths))
+            try:
+                figure = source.draw(*map(pd.read_csv, paths))
+            except (ValueError, KeyError) as e:  # pandas, of a file cut short or without a column
+                raise ConfigError(
+                    f"{', '.join(map(str, paths))}: not what {name} shows: {e}"
+                ) from None
         figures.save(figure, folder / name)
         drawn.append(name)
     print(f"{len(drawn)} figures in {folder}/ (PNG, SVG and PDF): {', '.join(drawn)}")

@@ -46,6 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = [w for w in arguments.words if w not in paths] + [f"engine={arguments.engine}"]
     if arguments.engine == "horovod":  # it has no other
         overrides += ["algorithm=psgd", "topology=fully_connected"]
+    if arguments.engine == "horovod":
+        compared = [p for p in paths if (t := load(p).table) and t.kind != "pivot"]
+        for path in compared:
+            print(f"left out, needs more than parallel SGD: {path}", flush=True)
+        paths = [path for path in paths if path not in compared]
+        if not paths:
+            raise ConfigError("--engine horovod: it has parallel SGD only, no config is left")
     counts = {run.ranks for path in paths for run in load(path, overrides).runs}
     jobs = sorted(n for n in counts if n <= arguments.np)
     if not jobs:

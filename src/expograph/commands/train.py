@@ -32,7 +32,7 @@ from expograph.data import DataUnavailable
 from expograph.memory import keep_freed_memory
 from expograph.progress import SweepProgress
 from expograph.report.experiment import write_report
-from expograph.sweep import Outcome, cost, execute_all, sweep
+from expograph.sweep import Outcome, cost, execute_all, is_known, sweep
 
 
 def check_machine(runs: list[Run]) -> None:
@@ -135,8 +135,9 @@ def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -
         processes = min(arguments.jobs or os.cpu_count() or 1, len(todo))
         minutes = sum(map(cost, todo)) / processes / 60
         about = f"{minutes:.0f} minutes" if minutes > 1.5 else f"{max(1, 60 * minutes):.0f} seconds"
-        count = f"{len(todo)} of {len(runs)} runs to do"
-        console.print(f"{count}, about {about} on {processes} cores of a usual machine")
+        estimate = f", about {about} on {processes} cores of a usual machine"
+        known = all(map(is_known, todo))
+        console.print(f"{len(todo)} of {len(runs)} runs to do{estimate if known else ''}")
     with SweepProgress(runs, console, arguments.results, paths_of(arguments)) as progress:
         left = {run.key for run in todo}
         for run in runs:

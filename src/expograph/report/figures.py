@@ -245,6 +245,8 @@ def headline(runs: pd.DataFrame, times: pd.DataFrame) -> Figure:
     figure, (left, right) = new_figure(2, height=1.9)
     most = runs[(runs["nodes"] == runs["nodes"].max()) & (runs["status"] == "done")]
     largest = times[times["elements"] == times["elements"].max()].set_index("averaging")
+    if missing := {*HEADLINE} - {*most["topology"]} or {*HEADLINE.values()} - {*largest.index}:
+        raise ValueError(f"nothing of {', '.join(sorted(missing))} to show")
     message = most.loc[most["topology"] == "one_peer_exponential", "bytes_sent_max"].mean()
     for row, (topology, averaging) in enumerate(HEADLINE.items()):
         group, style = most[most["topology"] == topology], _style(topology)

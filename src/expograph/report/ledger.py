@@ -6,7 +6,7 @@ from typing import Any
 from expograph.report import reading
 from expograph.report.reading import Group, ReportError, Scale
 
-VERDICTS = ("reproduced", "partly", "not reproduced", "not measured")
+VERDICTS = ("reproduced", "partly", "undecided", "not reproduced", "not measured")
 
 
 def ledger(root: Path, configs: Path, groups: list[Group]) -> list[dict[str, Any]]:
@@ -35,7 +35,9 @@ def ledger(root: Path, configs: Path, groups: list[Group]) -> list[dict[str, Any
                 "statement": about.get("statement", id),
                 "source": about.get("source", ""),
                 "verdict": verdict,
-                "held": int((parts["holds"] == "yes").sum()),
+                "counts": ", ".join(
+                    f"{count} {holds}" for holds, count in parts["holds"].value_counts().items()
+                ),
                 "parts": parts.to_dict("records"),
                 "runs": _rests_on(keys, homes, Path(config).stem),
             }

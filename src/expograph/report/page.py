@@ -75,7 +75,12 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
         old = temporary.with_suffix(".old.tmp")
         if target.exists():
             target.rename(old)
-        temporary.rename(target)
+        try:
+            temporary.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -114,7 +114,8 @@ def _intervals(means: pd.DataFrame, metric: str, within: Sequence[str]) -> pd.Da
 
 def _over_psgd(frame: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
     """error_workers over that of parallel SGD in the same setting, seed and step."""
-    alike = ["seed", "step", "nodes", *(key for key in keys if key.startswith("problem."))]
+    apart = {"algorithm", "topology", "engine", "steps", "nodes"}  # its runs may be longer
+    alike = ["seed", "step", "nodes", *(key for key in keys if key not in apart)]
     parallel = frame.loc[frame["algorithm"] == "psgd", [*alike, "error_workers"]]
     reference = frame[alike].merge(parallel.drop_duplicates(alike), how="left", on=alike)
     return frame["error_workers"] / reference["error_workers"].to_numpy()
