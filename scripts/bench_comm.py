@@ -303,10 +303,11 @@ def write(frame: pd.DataFrame, where: str, folder: Path) -> None:
     print(ratios.to_string(index=False))
 
 
+@style.styled
 def draw(frame: pd.DataFrame, where: str, folder: Path) -> None:
     """Measured (lines) and predicted (crosses) time against the size of the message."""
     ranks = sorted(frame["ranks"].unique())
-    figure, axes = style.new_figure(len(ranks))
+    figure, axes = style.new_figure(len(ranks), height=2.9)
     for axis, n in zip(axes, ranks, strict=True):
         at = frame[(frame["ranks"] == n) & frame["elements"].notna()].sort_values("elements")
         for label, (engine, topology) in CONTENDERS.items():

@@ -9,10 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from expograph import claims
+
 RESULTS = Path("results")
+TABLES = ("table1", "table2", "table3", "table4", "convex", "iid", "momentum", "transients")
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table3"])
+@pytest.mark.parametrize("name", TABLES)
 def test_committed_tables_have_every_run_and_name_their_maker(name):
     runs = pd.read_csv(RESULTS / name / "runs.csv")
     assert set(runs["status"]) <= {"done", "diverged"}
@@ -46,3 +49,12 @@ def test_figures_are_drawn_from_committed_results_alone(tmp_path):
     drawn = {p.name for p in (tmp_path / "figures").iterdir()}
     for figure in ("spectral_gap", "consensus_error", "table1_curves", "table2_curves"):
         assert {f"{figure}.png", f"{figure}.svg", f"{figure}.pdf"} <= drawn
+
+
+def test_the_ledger_rests_on_runs_that_are_listed():
+    ledger = pd.read_csv(RESULTS / "claims.csv", keep_default_na=False)
+    known = {key for name in TABLES for key in pd.read_csv(RESULTS / name / "runs.csv")["key"]}
+    used = {key for runs in ledger["runs"] for key in runs.split()}
+    assert used and used <= known
+    stated = {claim.id for claim in claims.read(Path("configs/claims.toml"))}
+    assert set(ledger["claim"]) == stated and "not measured" not in set(ledger["holds"])

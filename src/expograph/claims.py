@@ -312,11 +312,12 @@ def _engines_count_alike(path: Path) -> Part:
     if found is None or found.empty:
         how = f"{path} is not there: `make engines-agree` makes it"
         return Part(text, "not measured", how)
-    equal = found["bytes"] == found["bytes_embedded"]
+    apart = (found["bytes"] / found["bytes_embedded"] - 1).abs()
     return Part(
         text,
-        sure(equal.all()),
-        f"{int(equal.sum())} of {len(found)} runs of {found['ranks'].nunique()} sizes ({path})",
+        sure(apart.max() < 1e-3),  # an all-reduce's 2 (n - 1) / n is rounded, by array or message
+        f"{int((apart == 0).sum())} of {len(found)} runs equal to the byte, the others within "
+        f"{apart.max():.0e} ({path.name})",
     )
 
 
