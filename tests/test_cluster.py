@@ -186,6 +186,22 @@ def test_a_config_with_servers_runs_as_a_job_of_all_ranks(config, tmp_path, engi
     assert wrong.returncode == 2 and "this job has 2: bfrun -np 4" in wrong.stderr
 
 
+@pytest.mark.parametrize(("engine", "runs"), [("bluefog", 3), ("horovod", 1)])
+def test_a_sweep_starts_its_jobs_without_a_prepared_path(config, tmp_path, engine, runs):
+    """As make does it: nothing of the environment is activated."""
+    words = ["sweep", str(config), "--engine", engine, "--np", "2", "--results", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "expograph", *words, "problem.model=linear", "steps=4"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{runs} finished" in done.stdout
+    assert len(pd.read_csv(tmp_path / f"pair_{engine}_custom" / "runs.csv")) == runs
+
+
 def test_horovod_is_parallel_sgd(config, tmp_path):
     words = [str(config), "algorithm=psgd", "topology=fully_connected", "--results", str(tmp_path)]
     assert launch(2, *TRAIN, *words, "engine=horovod").returncode == 0

@@ -52,7 +52,10 @@ def test_a_job_for_each_number_of_nodes_up_to_np(tmp_path, engine, expected, mon
     """Launchers that only write down what they were called with."""
     for name in ("bfrun", "mpirun"):
         script = tmp_path / name
-        script.write_text(f"#!/bin/sh\necho {name} \"$@\" >> '{tmp_path}/calls'\n")
+        beside = (
+            f"[ $(command -v mpirun) = '{tmp_path}/mpirun' ] || exit 7"  # as bfrun looks for it
+        )
+        script.write_text(f"#!/bin/sh\n{beside}\necho {name} \"$@\" >> '{tmp_path}/calls'\n")
         script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     words = ["sweep", "configs/table2.toml", "--engine", engine, "--np", "16", "seed=0"]

@@ -66,10 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
         command = launcher(arguments.engine, n, arguments.hostfile)
         command += [sys.executable, "-m", "expograph", "train", *paths, *overrides, *kept]
         print(shlex.join(command), flush=True)
-        status = subprocess.run(command).returncode
+        status = subprocess.run(command, env={**os.environ, "PATH": search_path()}).returncode
         if status:
             return status
     return 0
+
+
+def search_path() -> str:
+    """PATH with this environment's programs first: bfrun looks for mpirun there."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def launcher(engine: str, ranks: int, hostfile: Path | None) -> list[str]:
@@ -79,9 +84,7 @@ def launcher(engine: str, ranks: int, hostfile: Path | None) -> list[str]:
         ConfigError: if the launcher is not there.
     """
     name = "bfrun" if engine == "bluefog" else "mpirun"
-    found = shutil.which(
-        name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    )
+    found = shutil.which(name, path=search_path())
     if found is None:
         raise ConfigError(f"no {name}: `make cluster-env` installs it")
     command = [found, "-np", str(ranks)]
