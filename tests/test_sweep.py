@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -141,6 +142,49 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     assert {k: (runs / k / "run.json").stat().st_mtime_ns for k in kept} == stamps
     assert len(list(runs.glob("*/run.json"))) == 6
     assert not list(runs.glob(".*tmp"))
+
+
+def test_nothing_of_a_sweep_outlives_kill_9(tmp_path):
+    config = tmp_path / "kill.toml"
+    config.write_text(
+        """
+        name = "kill"
+        [run]
+        problem = { kind = "logistic" }
+        topology = "ring"
+        nodes = 4
+        algorithm = "dsgd_atc"
+        steps = 10000000
+        record_every = 1000000
+        lr = 0.1
+        """
+    )
+    command = [sys.executable, "scripts/train.py", str(config), "--results", str(tmp_path)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    session = first.pid
+    while len(_processes(session)) < 4:  # itself, the tracker, the manager, a worker
+        assert first.poll() is None
+        time.sleep(0.1)
+    time.sleep(3)
+    first.kill()
+    first.wait()
+    deadline = time.monotonic() + 30
+    while _processes(session) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not _processes(session)
+
+
+def _processes(session: int) -> list[int]:
+    """Processes of a session, zombies left out."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, owner = path.read_text().rsplit(")", 1)[1].split()[:4]
+        except OSError:
+            continue
+        if int(owner) == session and state != "Z":
+            found.append(int(path.parent.name))
+    return found
 
 
 def test_a_killed_process_fails_its_own_run_and_no_other(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +218,9 @@ def _round(
     jobs = min(jobs, len(todo))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
+    manager = SyncManager(ctx=context)
+    manager.start(_end_with_parent)
+    with manager:
         reports = manager.Queue()
         pool = ProcessPoolExecutor(
             jobs, mp_context=context, initializer=_start_worker, initargs=(threads, reports)
@@ -267,21 +271,32 @@ def _collect(
 _reports: Any = None  # the worker process's end of the queue
 
 
+def _end_with_parent() -> None:
+    """From now on this process ends soon after its parent was killed: nobody waits for it."""
+    parent = multiprocessing.parent_process().pid
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _start_worker(threads: int, reports: Any) -> None:
     global _reports
     _reports = reports
+    _end_with_parent()
     torch.set_num_threads(threads)
     keep_freed_memory()
 
 
 def _work(run: Run, root: Path, tensorboard: bool) -> str:
-    last, parent = time.monotonic(), os.getppid()
+    last = time.monotonic()
     _reports.put((run.key, 0))
 
     def progress(run: Run, step: int) -> None:
         nonlocal last
-        if os.getppid() != parent:  # the sweep was killed: nobody waits for this run
-            os._exit(1)
         if time.monotonic() - last > 0.5:  # a queue message costs a round trip
             last = time.monotonic()
             _reports.put((run.key, step))
