@@ -276,3 +276,12 @@ def test_ranks_are_nodes_times_local_size():
     run = run_with(local_size=8)
     assert (run.nodes, run.ranks) == (16, 128) and "16 nodes of 8 ranks" in run.label
     assert run.key != run_with().key
+
+
+@pytest.mark.parametrize("path", sorted(Path("configs").glob("*.toml")))
+def test_a_run_survives_being_written_out(path):
+    """As in run.json, and where a run is changed by `model_dump` and back."""
+    if "[run]" not in path.read_text():
+        pytest.skip("no experiment")
+    run = load(path).runs[-1]
+    assert Run.model_validate(run.model_dump()) == run

@@ -204,7 +204,9 @@ class Detection(_Sharded):
         small = self.model.endswith("_small")
         if small != (self.dataset == "fashion_scenes"):
             raise ValueError(f"model: {self.model} is not made for the images of {self.dataset}")
-        if small and self.model_fields_set & {"backbone_weights", "min_size", "max_size"}:
+        theirs = ("backbone_weights", "min_size", "max_size")
+        fields = Detection.model_fields
+        if small and any(getattr(self, name) != fields[name].default for name in theirs):
             raise ValueError(
                 "backbone_weights, min_size and max_size are for the ResNet-50 detectors"
             )
