@@ -16,12 +16,12 @@ from rich.console import Console
 
 from expograph import claims, results
 from expograph.provenance import provenance
+from expograph.report import tables
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Rows as a Markdown table, bars in the text escaped."""
-    frame = pd.DataFrame(rows).map(lambda text: text.replace("|", r"\|"))
-    return frame.to_markdown(index=False, disable_numparse=True) + "\n"
+    """Rows as a Markdown table."""
+    return tables.markdown(pd.DataFrame(rows)) + "\n"
 
 
 def ledger(findings: list[claims.Finding]) -> str:

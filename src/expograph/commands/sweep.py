@@ -46,7 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = [w for w in arguments.words if w not in paths] + [f"engine={arguments.engine}"]
     if arguments.engine == "horovod":  # it has no other
         overrides += ["algorithm=psgd", "topology=fully_connected"]
-    if arguments.engine == "horovod":
         compared = [p for p in paths if (t := load(p).table) and t.kind != "pivot"]
         for path in compared:
             print(f"left out, needs more than parallel SGD: {path}", flush=True)

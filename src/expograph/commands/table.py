@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expograph import results
+from expograph.commands.train import name_of_results
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines import ENGINES
 from expograph.progress import boards
@@ -50,9 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     console, status = Console(), 0
     for name in arguments.names:
         experiment = experiment_of(name, arguments.engine)
-        folder = arguments.results / "_".join(
-            [experiment.name, *([arguments.engine] if arguments.engine != "embedded" else [])]
-        )
+        folder = arguments.results / name_of_results(experiment, [])
         if arguments.format != "screen":
             path = folder / f"table.{FORMATS[arguments.format]}"
             if not path.exists():
@@ -77,9 +76,10 @@ def tables_of(experiment: Experiment, root: Path, folder: Path | None = None) ->
     """The tables as far as there are runs under `root`, else those in `folder`."""
     if experiment.table is None:
         return []
-    if any(results.load(run, root) for run in experiment.runs):
-        summary = results.summary(experiment.runs, root)
-        by_key = results.curves(experiment.runs, root)
+    summary = results.summary(experiment.runs, root)
+    if (summary["status"] != "missing").any():
+        pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
+        by_key = {} if pivots else results.curves(experiment.runs, root)
         frames, _ = frames_of(experiment, summary, by_key, tables.live_cell)
     elif folder and (folder / "table.csv").exists():
         frames = tables.read(folder / "table.csv")

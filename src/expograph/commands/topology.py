@@ -21,7 +21,7 @@ from rich.text import Text
 from expograph.config import ConfigError
 from expograph.report import figures
 from expograph.report.figures import UNENDING
-from expograph.report.graphs import sent_a_step
+from expograph.report.graphs import sent_in_words
 from expograph.report.style import name_of
 from expograph.spectral import contraction, is_symmetric, spectral_gap, window_of
 from expograph.topology import TOPOLOGIES, Topology, build, ceil_log2
@@ -106,8 +106,7 @@ def facts(topology: Topology) -> list[str]:
 
 def messages(topology: Topology) -> str:
     """Models that the busiest rank sends a step, mean over a period or the steps shown."""
-    sent = sent_a_step(window_of(topology, 0, topology.period or UNENDING))
-    return f"{sent:.2f}".rstrip("0").rstrip(".")
+    return sent_in_words(window_of(topology, 0, topology.period or UNENDING))
 
 
 def exactness(topology: Topology) -> str:

@@ -27,6 +27,7 @@ from rich.console import Console
 
 from expograph import data, results, scenes
 from expograph import job as jobs
+from expograph.commands.mendable import MENDABLE
 from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
 from expograph.memory import keep_freed_memory
@@ -192,9 +193,9 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(f"{len(runs)} runs of {', '.join(map(str, paths))}")
         ranked = runs[0].engine != "embedded"
         outcome = (run_in_job if ranked else run_here)(runs, arguments, console)
-    except (ConfigError, DataUnavailable, jobs.JobError) as e:
+    except MENDABLE:
         if speaks:
-            print(e, file=sys.stderr)
+            raise  # the command line says it
         return 2
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)

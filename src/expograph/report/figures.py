@@ -63,6 +63,19 @@ def gap_against_nodes(sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128, 256, 512
     return figure
 
 
+def consensus_errors(topology: Topology, steps: int, dim: int) -> np.ndarray:
+    """|x(k) - x_bar| / |x(0) - x_bar| for k = 0 ... steps from N(0, 1) rows; 1e-16 is exact.
+
+    Of the embedded engine, with models of `dim` numbers; (steps + 1,).
+    """
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((topology.n, dim)))
+    engine, errors = Embedded(topology), []
+    for k in range(steps + 1):
+        errors.append(float((x - x.mean(dim=0)).norm()))
+        x = engine.mixer(k)(x)
+    return np.maximum(np.array(errors) / errors[0], 1e-16)
+
+
 @styled
 def consensus_error(
     topologies: Iterable[str], nodes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100
@@ -70,14 +83,13 @@ def consensus_error(
     """|x(k) - x_bar| / |x(0) - x_bar| of pure averaging from N(0, 1) rows, a panel for each n."""
     figure, axes = new_figure(len(nodes))
     for ax, n in zip(axes, nodes, strict=True):
-        start = torch.from_numpy(np.random.default_rng(0).standard_normal((n, dim)))
         for name in topologies:
-            engine, x, errors = Embedded(build(name, n)), start.clone(), []
-            for k in range(steps + 1):
-                errors.append(float((x - x.mean(dim=0)).norm()))
-                x = engine.mixer(k)(x)
-            shown = np.maximum(np.array(errors) / errors[0], 1e-16)
-            ax.semilogy(shown, marker=".", markersize=3, **line_style(name))
+            ax.semilogy(
+                consensus_errors(build(name, n), steps, dim),
+                marker=".",
+                markersize=3,
+                **line_style(name),
+            )
         ax.set(xlabel="step", title=f"$n={n}$", ylim=(1e-17, 3))
         ax.set_ylabel("relative consensus error")
     axes[-1].legend()

@@ -101,6 +101,11 @@ def sent_a_step(window: Sequence[Mixing]) -> float:
     return float(np.mean([bytes_sent(W, n) for W in window], axis=0).max() / n)
 
 
+def sent_in_words(window: Sequence[Mixing]) -> str:
+    """`sent_a_step` with two digits where they say something."""
+    return f"{sent_a_step(window):.2f}".rstrip("0").rstrip(".")
+
+
 @cache
 def facts(name: str, sizes: tuple[int, ...]) -> pd.DataFrame:
     """What a step costs and what it does to disagreement, a row for each n."""
@@ -109,14 +114,13 @@ def facts(name: str, sizes: tuple[int, ...]) -> pd.DataFrame:
         topology = build(name, n)
         tau = max(1, ceil_log2(n))
         window = window_of(topology, 0, topology.period or tau)
-        sent = sent_a_step(window)
         heard = max(len({j for W in window for j in W.sources(i)}) for i in range(n))
         static = topology.period == 1
         rows.append(
             {
                 "nodes n": n,
                 "period (steps)": topology.period or "none: random",
-                "messages a step, busiest rank": f"{sent:.2f}".rstrip("0").rstrip("."),
+                "messages a step, busiest rank": sent_in_words(window),
                 "neighbours a rank hears in all": heard if topology.period else "any",
                 "spectral gap 1 - rho": f"{spectral_gap(window[0]):.4f}" if static
                 else "time-varying",

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 
-import numpy as np
 import pandas as pd
 
 from expograph.config import METRICS, Run
 from expograph.report import charts, graphs, stepped
 from expograph.report.charts import DASH, Chart, Series
 from expograph.report.experiment import CURVES
-from expograph.report.figures import STATIC
+from expograph.report.figures import STATIC, consensus_errors
 from expograph.report.reading import ReportError, Scale
 from expograph.report.style import COLOURS, DASHES, line_style, name_of
 from expograph.spectral import spectral_gap
@@ -176,13 +175,8 @@ def consensus(sizes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100) 
     names = [name for name in TOPOLOGIES if name != "fully_connected"]
     frames = []
     for n in sizes:
-        start = np.random.default_rng(0).standard_normal((n, dim))
-        start -= start.mean(axis=0)
         for i, name in enumerate(names):
-            topology, x, errors = build(name, n), start, []
-            for k in range(steps + 1):
-                errors.append(max(np.linalg.norm(x) / np.linalg.norm(start), 1e-16))
-                x = topology.at(k).csr @ x
+            errors = consensus_errors(build(name, n), steps, dim)
             rows = {"series": i, "x": range(steps + 1), "n": n, "error": errors}
             frames.append(pd.DataFrame(rows))
     return charts.lines(

@@ -278,6 +278,12 @@ def theory_table(summary: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def markdown(frame: pd.DataFrame) -> str:
+    """A frame of text as a Markdown table, bars in it escaped."""
+    shown = frame.map(_markdown).rename(columns=_markdown)
+    return shown.to_markdown(index=False, disable_numparse=True)
+
+
 def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str) -> None:
     """Write `frames` (heading -> table) as table.md, table.csv and table.tex into `folder`.
 
@@ -286,16 +292,14 @@ def write(frames: dict[str, pd.DataFrame], notes: str, folder: Path, title: str)
     several, table_1.tex and so on have one each, for a document's `\\input`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    markdown, snippets, tidy = [f"# {title}\n"], [], []
+    parts, snippets, tidy = [f"# {title}\n"], [], []
     for heading, frame in ((h, f) for h, f in frames.items() if not f.empty):
-        shown = frame.map(_markdown).rename(columns=_markdown)
-        text = shown.to_markdown(index=False, disable_numparse=True)
-        markdown.append(f"## {heading}\n\n{text}\n")
+        parts.append(f"## {heading}\n\n{markdown(frame)}\n")
         snippets.append(latex.snippet(heading, frame))
         long = frame.reset_index(names="row").melt("row", var_name="column")
         tidy.append(long.assign(table=heading))
-    markdown.append(notes)
-    replace_text(folder / "table.md", "\n".join(markdown))
+    parts.append(notes)
+    replace_text(folder / "table.md", "\n".join(parts))
     replace_text(folder / "table.tex", "\n\\bigskip\n".join([f"% {title}", *snippets]))
     for stale in folder.glob("table_*.tex"):
         stale.unlink()
