@@ -18,15 +18,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from expograph import problems, results
+from expograph import problems
 from expograph.algorithms import ALGORITHMS, init
 from expograph.config import Run
 from expograph.engines.embedded import Embedded
+from expograph.files import replace_text
+from expograph.graphs.spectral import spectral_gap
+from expograph.graphs.topology import Topology, build
 from expograph.memory import keep_freed_memory
-from expograph.provenance import provenance
-from expograph.results import replace_text
-from expograph.spectral import spectral_gap
-from expograph.topology import Topology, build
+from expograph.runs import results
+from expograph.runs.provenance import provenance
 
 LR, BETA = 0.01, 0.9
 

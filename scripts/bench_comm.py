@@ -23,13 +23,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from expograph import engines, results
-from expograph.cost_model import Link, fit, mean_step_seconds
-from expograph.job import Job
+from expograph import engines
+from expograph.analysis.cost_model.model import Link, fit, mean_step_seconds
+from expograph.cluster.job import Job
+from expograph.files import replace_text
+from expograph.graphs.topology import build
 from expograph.memory import keep_freed_memory
-from expograph.provenance import provenance
 from expograph.report import figures, style
-from expograph.topology import build
+from expograph.runs import results
+from expograph.runs.provenance import provenance
 
 SIZES = [1_000, 10_000, 100_000, 1_000_000, 4_000_000]
 CONTENDERS = {  # label: engine and topology
@@ -273,7 +275,7 @@ def ratios_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 def write(frame: pd.DataFrame, where: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    results.replace_text(folder / "table.csv", frame.to_csv(index=False, float_format="%.5g"))
+    replace_text(folder / "table.csv", frame.to_csv(index=False, float_format="%.5g"))
     machine = provenance()
     note = (
         f"{where}; {machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}. "
@@ -298,7 +300,7 @@ def write(frame: pd.DataFrame, where: str, folder: Path) -> None:
         f"# Time of one averaging step\n\n{ratios.to_markdown(index=False)}\n\n"
         f"{shown.to_markdown(index=False, disable_numparse=True)}\n\nFitted: {fitted}.\n\n{note}\n"
     )
-    results.replace_text(folder / "table.md", text)
+    replace_text(folder / "table.md", text)
     draw(frame, where, folder)
     print(ratios.to_string(index=False))
 
@@ -349,7 +351,7 @@ def main() -> int:
         out = Path(folder, "found.json")
         command += ["--worker", str(out)]
         if arguments.testbed:
-            from expograph.testbed import Testbed, Unavailable
+            from expograph.cluster.testbed import Testbed, Unavailable
 
             try:
                 for n in arguments.ranks or [4]:

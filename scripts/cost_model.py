@@ -17,9 +17,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
-from expograph import results
-from expograph.config import ConfigError, published_numbers, read_toml
-from expograph.cost_model import (
+from expograph.analysis.cost_model.model import (
     ALL_REDUCES,
     Cluster,
     Link,
@@ -33,12 +31,15 @@ from expograph.cost_model import (
     ring_all_reduce,
     training_hours,
 )
+from expograph.config import ConfigError, published_numbers, read_toml
+from expograph.files import replace_text
+from expograph.graphs.topology import build, static_exponential
 from expograph.names import closest
-from expograph.provenance import provenance
 from expograph.report import figures, tables
 from expograph.report.cost_figures import ROUNDING, node_hours, speed_up_map
 from expograph.report.style import name_of
-from expograph.topology import build, static_exponential
+from expograph.runs import results
+from expograph.runs.provenance import provenance
 
 ONE_PEER = "one-peer exponential"  # what is fitted; the others are held out
 AVERAGINGS = {  # of the measurements: label -> topology
@@ -429,7 +430,7 @@ def write(given: Assumptions, path: Path, root: Path) -> None:
     folder = root / "cost_model"
     notes = notes_of(given, path, published, clusters, efficiency, alpha, maps, hours)
     tables.write(frames, notes, folder, "What averaging and training cost")
-    results.replace_text(folder / "heatmap.csv", grid.to_csv(index=False, float_format="%.6g"))
+    replace_text(folder / "heatmap.csv", grid.to_csv(index=False, float_format="%.6g"))
     styles = {"predictive": "--", "fitted": "-"}
     figures.save(node_hours(hours, styles), folder / "figure_hours")
     titled = {title(*key): map_ for key, map_ in maps.items()}

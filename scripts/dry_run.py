@@ -21,15 +21,17 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from expograph import engines, generated, problems, results
-from expograph import job as jobs
+from expograph import engines, problems
 from expograph.algorithms import ALGORITHMS
+from expograph.cluster import job as jobs
 from expograph.config import ConfigError, Run, load
-from expograph.provenance import provenance
+from expograph.data import generated
+from expograph.graphs.topology import build
 from expograph.report import tables
 from expograph.report.style import name_of
-from expograph.topology import build
-from expograph.train import train
+from expograph.runs import results
+from expograph.runs.provenance import provenance
+from expograph.runs.train import train
 
 RANKS, STEPS = 2, 3
 LIMIT = 1800  # seconds one dry run may take

@@ -20,13 +20,15 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from expograph import engines, results
+from expograph import engines
 from expograph.algorithms import ALGORITHMS
+from expograph.cluster.job import Job
 from expograph.config import Run
-from expograph.job import Job
-from expograph.provenance import provenance
-from expograph.topology import TOPOLOGIES, build
-from expograph.train import train
+from expograph.files import replace_text
+from expograph.graphs.topology import TOPOLOGIES, build
+from expograph.runs import results
+from expograph.runs.provenance import provenance
+from expograph.runs.train import train
 
 STEPS, QUICK_STEPS = 100, 20
 ON_SERVERS = ("static_exponential", "one_peer_exponential")
@@ -105,7 +107,7 @@ def is_exact(run: Run) -> bool:
 def write(found: pd.DataFrame, folder: Path, seed: int, model: str) -> None:
     """agree.csv, all combinations; agree.md, the worst over the topologies."""
     folder.mkdir(parents=True, exist_ok=True)
-    results.replace_text(folder / "agree.csv", found.to_csv(index=False))
+    replace_text(folder / "agree.csv", found.to_csv(index=False))
     worst = found.pivot_table(
         index="algorithm", columns=["engine", "ranks"], values="difference", aggfunc="max"
     ).reindex(list(ALGORITHMS))
@@ -124,7 +126,7 @@ def write(found: pd.DataFrame, folder: Path, seed: int, model: str) -> None:
         f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}; "
         "`make engines-agree`\n"
     )
-    results.replace_text(folder / "agree.md", text)
+    replace_text(folder / "agree.md", text)
 
 
 def main() -> int:

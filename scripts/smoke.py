@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from expograph.config import Run, load
-from expograph.sweep import sweep
+from expograph.runs.sweep import sweep
 
 
 def shortened(run: Run) -> Run:

@@ -15,17 +15,19 @@ import torch
 
 from expograph import data, engines
 from expograph.algorithms import ALGORITHMS
+from expograph.cluster.job import Job
 from expograph.config import Run
+from expograph.data import fashion_mnist
 from expograph.engines.embedded import Embedded
-from expograph.job import Job
-from expograph.mixing import OnePeer
+from expograph.graphs.mixing import OnePeer
+from expograph.graphs.topology import TOPOLOGIES, Topology, build, hierarchical
 from expograph.problems import convex
-from expograph.sweep import execute
-from expograph.topology import TOPOLOGIES, Topology, build, hierarchical
-from expograph.train import train
+from expograph.runs.sweep import execute
+from expograph.runs.train import train
 
 FOUND = next(
-    (f for f in (Path("data/fashion_mnist"), data.DEBIAN_FOLDER) if f.is_dir()), data.DEBIAN_FOLDER
+    (f for f in (Path("data/fashion_mnist"), fashion_mnist.DEBIAN_FOLDER) if f.is_dir()),
+    fashion_mnist.DEBIAN_FOLDER,
 )  # Fashion-MNIST on this machine, from before a test moves the data folder
 
 
@@ -221,7 +223,7 @@ def soak(job: Job, calls: str) -> None:
 
 def fetch(job: Job, log: str) -> None:
     """A data set that is nowhere yet, whose download takes a while and is noted."""
-    data.DEBIAN_FOLDER = Path("/nowhere")
+    fashion_mnist.DEBIAN_FOLDER = Path("/nowhere")
 
     def slow_download(scratch: Path) -> Path:
         with open(log, "a") as file:
@@ -229,7 +231,7 @@ def fetch(job: Job, log: str) -> None:
         time.sleep(2)
         return fixture(scratch)
 
-    data.FETCHERS = {"a slow server": slow_download}
+    fashion_mnist.FETCHERS = {"a slow server": slow_download}
     sizes = job.once_per_host(lambda: len(data.load("fashion_mnist").train_labels), "the data")
     tell(job, sizes=job.exchange(sizes, "sizes"))
 

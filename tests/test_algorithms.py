@@ -8,7 +8,7 @@ import torch
 
 from expograph.algorithms import ALGORITHMS, Mix, init
 from expograph.engines.embedded import Embedded
-from expograph.topology import TOPOLOGIES, build
+from expograph.graphs.topology import TOPOLOGIES, build
 
 N, D, STEPS, LR, BETA = 6, 5, 12, 0.1, 0.9
 

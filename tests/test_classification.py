@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from expograph.config import Run
+from expograph.graphs.topology import build
 from expograph.problems import classification
 from expograph.problems.classification import ImageClassification
-from expograph.topology import build
-from expograph.train import train
+from expograph.runs.train import train
 
 
 def digits(nodes: int = 4, **changes) -> Run:

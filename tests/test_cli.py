@@ -13,10 +13,11 @@ import time
 import pytest
 from rich.console import Console
 
-from expograph import cli, progress, results, tensorboard
+from expograph import cli
 from expograph.commands import table
-from expograph.sweep import sweep
-from expograph.topology import TOPOLOGIES
+from expograph.graphs.topology import TOPOLOGIES
+from expograph.runs import progress, results, tensorboard
+from expograph.runs.sweep import sweep
 
 CONFIG = """
 name = "small"

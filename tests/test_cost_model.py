@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expograph.config import ConfigError
-from expograph.cost_model import (
+from expograph.analysis.cost_model.model import (
     ALL_REDUCES,
     Cluster,
     Link,
@@ -30,8 +29,9 @@ from expograph.cost_model import (
     step_seconds,
     training_hours,
 )
+from expograph.config import ConfigError
+from expograph.graphs.topology import DETERMINISTIC, build
 from expograph.report.cost_figures import node_hours, speed_up_map
-from expograph.topology import DETERMINISTIC, build
 
 LINK = Link(alpha=1e-3, beta=8e-9)  # 1 ms, 1 Gbit/s
 FREE = Link(0.0, 0.0)

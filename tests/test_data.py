@@ -19,6 +19,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from expograph import data
+from expograph.data import fashion_mnist
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "fetch_data.py"
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
@@ -58,9 +59,9 @@ def tiny(tmp_path, monkeypatch):
             return folder
 
     sums = {file: hashlib.sha256(p).hexdigest() for file, p in Tiny.payloads.items()}
-    monkeypatch.setattr(data, "FASHION_MNIST_SHA256", sums)
-    monkeypatch.setattr(data, "DEBIAN_FOLDER", tmp_path / "not-installed")
-    monkeypatch.setattr(data, "FETCHERS", {})
+    monkeypatch.setattr(fashion_mnist, "SHA256", sums)
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "not-installed")
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", {})
     return Tiny
 
 
@@ -187,7 +188,7 @@ def test_damaged_cifar10_is_not_read(cifar):
 # ---- bad files -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", list(data.FASHION_MNIST_SHA256))
+@pytest.mark.parametrize("file", list(fashion_mnist.SHA256))
 def test_one_wrong_byte_is_an_error_that_names_the_file(tiny, file):
     folder = tiny.write(tiny.root / "fashion_mnist")
     wrong = bytearray(tiny.payloads[file])
@@ -199,9 +200,11 @@ def test_one_wrong_byte_is_an_error_that_names_the_file(tiny, file):
 
 def test_a_wrong_file_of_debians_package_is_not_skipped(tiny, monkeypatch):
     folder = tiny.write(tiny.root / "installed")
-    monkeypatch.setattr(data, "DEBIAN_FOLDER", folder)
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", folder)
     (folder / TRAIN_IMAGES).write_bytes(gzip.compress(b"something else"))
-    monkeypatch.setattr(data, "FETCHERS", {"a good one": lambda scratch: tiny.write(scratch)})
+    monkeypatch.setattr(
+        fashion_mnist, "FETCHERS", {"a good one": lambda scratch: tiny.write(scratch)}
+    )
     with pytest.raises(data.DataUnavailable, match=f"{folder / TRAIN_IMAGES}.*SHA-256"):
         data.load("fashion_mnist", tiny.root)
 
@@ -230,16 +233,16 @@ def test_the_default_root_is_the_environments_else_data_here(tiny, tmp_path, mon
 
 def test_an_installed_debian_package_is_used_in_place(tiny, monkeypatch):
     folder = tiny.write(tiny.root / "installed")
-    monkeypatch.setattr(data, "DEBIAN_FOLDER", folder)
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", folder)
     assert str(folder) in data.load("fashion_mnist", tiny.root).source
     assert not (tiny.root / "fashion_mnist").exists()
 
 
 def test_the_first_fetcher_that_works_fills_the_root_and_leaves_no_trace(tiny, monkeypatch):
     fetchers = {"broken": refuse, "good": lambda scratch: tiny.write(scratch / "deep" / "down")}
-    monkeypatch.setattr(data, "FETCHERS", fetchers)
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", fetchers)
     assert data.load("fashion_mnist", tiny.root).source.startswith("good, kept in ")
-    monkeypatch.setattr(data, "FETCHERS", {})
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", {})
     assert data.load("fashion_mnist", tiny.root).source.startswith("files in ")
     left = {path.name for path in tiny.root.iterdir()} - {"fashion_mnist.lock"}
     assert left == {"fashion_mnist"}
@@ -252,7 +255,7 @@ def test_a_folder_with_three_of_the_four_files_is_not_used(tiny, monkeypatch):
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(b"half")
     with pytest.raises(data.DataUnavailable, match=f"fashion_mnist: lacks {TRAIN_IMAGES}\n"):
         data.load("fashion_mnist", tiny.root)
-    monkeypatch.setattr(data, "FETCHERS", {"good": lambda scratch: tiny.write(scratch)})
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", {"good": lambda scratch: tiny.write(scratch)})
     data.load("fashion_mnist", tiny.root)
     (moved,) = tiny.root.glob("fashion_mnist.incomplete.*")  # the user's files, not deleted
     assert len(list(moved.iterdir())) == 3
@@ -261,7 +264,7 @@ def test_a_folder_with_three_of_the_four_files_is_not_used(tiny, monkeypatch):
 def test_a_fetch_that_died_halfway_is_not_reused(tiny, monkeypatch):
     tiny.write(tiny.root / "fashion_mnist.partial" / "complete")
     (tiny.root / "fashion_mnist.partial" / "complete" / TRAIN_IMAGES).write_bytes(b"half")
-    monkeypatch.setattr(data, "FETCHERS", {"good": lambda scratch: tiny.write(scratch)})
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", {"good": lambda scratch: tiny.write(scratch)})
     found = data.load("fashion_mnist", tiny.root)
     np.testing.assert_array_equal(found.train_images[..., 0], tiny.train_images)
 
@@ -271,7 +274,7 @@ def test_a_wrong_fetched_file_is_an_error_and_is_not_kept(tiny, monkeypatch):
         (tiny.write(scratch) / TRAIN_IMAGES).write_bytes(gzip.compress(b"captive portal"))
         return scratch
 
-    monkeypatch.setattr(data, "FETCHERS", {"wrong": fetch})
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", {"wrong": fetch})
     with pytest.raises(data.DataUnavailable, match=f"{TRAIN_IMAGES}.*SHA-256"):
         data.load("fashion_mnist", tiny.root)
     assert [path.name for path in tiny.root.iterdir()] in ([], ["fashion_mnist.lock"])
@@ -281,10 +284,11 @@ PROCESS = """
 import sys, time, pickle, shutil
 from pathlib import Path
 from expograph import data
+from expograph.data import fashion_mnist
 
 root, log, files, sums = sys.argv[1:]
-data.FASHION_MNIST_SHA256 = pickle.loads(bytes.fromhex(sums))
-data.DEBIAN_FOLDER = Path("/nonexistent")
+fashion_mnist.SHA256 = pickle.loads(bytes.fromhex(sums))
+fashion_mnist.DEBIAN_FOLDER = Path("/nonexistent")
 
 def fetch(scratch):
     with open(log, "a") as file:
@@ -294,14 +298,14 @@ def fetch(scratch):
         time.sleep(0.2)  # long enough for the others to arrive
     return scratch
 
-data.FETCHERS = {"slow": fetch}
+fashion_mnist.FETCHERS = {"slow": fetch}
 print(len(data.load("fashion_mnist", root).train_labels))
 """
 
 
 def test_many_processes_fetch_once(tiny, tmp_path):
     files, log = tiny.write(tmp_path / "files"), tmp_path / "log"
-    sums = pickle.dumps(data.FASHION_MNIST_SHA256).hex()
+    sums = pickle.dumps(fashion_mnist.SHA256).hex()
     command = [sys.executable, "-c", PROCESS, tiny.root, log, files, sums]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate(timeout=60)[0] for process in running] == ["20\n"] * 3
@@ -310,7 +314,7 @@ def test_many_processes_fetch_once(tiny, tmp_path):
 
 def test_when_nothing_works_the_error_names_every_way_and_every_reason(tiny, monkeypatch):
     fetchers = {"Debian": refuse, "torchvision": refuse}
-    monkeypatch.setattr(data, "FETCHERS", fetchers)
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", fetchers)
     with pytest.raises(data.DataUnavailable) as caught:
         data.load("fashion_mnist", tiny.root)
     message = str(caught.value)
@@ -358,8 +362,10 @@ def fake_apt(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setenv("LOG", str(tmp_path / "log"))
     monkeypatch.setenv("FILES", str(tiny.write(tmp_path / "files")))
-    monkeypatch.setattr(data, "DEBIAN_FOLDER", Path("/usr/share/datasets/fashion-mnist"))
-    monkeypatch.setattr(data, "_missing", lambda folder: ["all"])  # even if it is installed here
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", Path("/usr/share/datasets/fashion-mnist"))
+    monkeypatch.setattr(
+        fashion_mnist, "_missing", lambda folder: ["all"]
+    )  # even if it is installed here
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scratch").mkdir()
     return tmp_path / "log"
@@ -370,7 +376,7 @@ def test_debians_package_comes_with_and_without_package_lists(
     tiny, fake_apt, monkeypatch, has_lists, calls
 ):
     monkeypatch.setenv("HAS_LISTS", has_lists)
-    folder = data.fetch_from_debian(Path("scratch"))  # relative, as ./data is
+    folder = fashion_mnist.fetch_from_debian(Path("scratch"))  # relative, as ./data is
     assert {path.name for path in folder.iterdir()} == set(tiny.payloads)
     log = fake_apt.read_text().splitlines()
     assert len(log) == calls  # download; else update, in private folders, and download again
@@ -383,13 +389,13 @@ def test_debians_package_comes_with_and_without_package_lists(
 def test_apts_own_words_are_the_reason(fake_apt, monkeypatch):
     (fake_apt.parent / "programs" / "apt-get").write_text("#!/bin/sh\necho E: $0 no >&2; exit 100")
     with pytest.raises(RuntimeError, match="apt-get no"):
-        data.fetch_from_debian(Path("scratch"))
+        fashion_mnist.fetch_from_debian(Path("scratch"))
 
 
 def test_a_machine_without_apt_is_a_reason(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match="no apt-get"):
-        data.fetch_from_debian(tmp_path)
+        fashion_mnist.fetch_from_debian(tmp_path)
 
 
 # ---- names and the script --------------------------------------------------------------------
@@ -407,7 +413,7 @@ def test_an_unknown_name_is_met_with_the_known_ones_and_the_closest():
 def test_the_script_prints_one_line_and_fails_without_a_traceback(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "fashion_mnist"
     folder.mkdir()
-    for file in data.FASHION_MNIST_SHA256:
+    for file in fashion_mnist.SHA256:
         (folder / file).write_bytes(b"rubbish")
     command = [str(SCRIPT), "--root", str(tmp_path), "digits", "fashion_mnist"]
     monkeypatch.setattr(sys, "argv", command)

@@ -10,12 +10,14 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from expograph import data, detectors, generated, scenes
+from expograph import data
 from expograph.config import Run
+from expograph.data import generated, scenes
+from expograph.networks import detectors
 from expograph.problems import detection
 from expograph.problems.detection import Detection
 from expograph.randomness import SCENES, generator
-from expograph.train import train
+from expograph.runs.train import train
 
 ITEMS = np.zeros((3, 28, 28), dtype=np.uint8)
 ITEMS[0, 5:20, 8:25], ITEMS[1, :, 10:14], ITEMS[2, 3:9, 3:9] = 200, 255, 120
@@ -38,7 +40,7 @@ def few_scenes(root=None) -> scenes.Scenes:
 
 @pytest.fixture(autouse=True)
 def shapes(monkeypatch):
-    monkeypatch.setitem(scenes.DATASETS, "fashion_scenes", few_scenes)
+    monkeypatch.setattr(scenes, "fashion_scenes", few_scenes)
     detection._load.cache_clear()
     yield
     detection._load.cache_clear()
@@ -238,7 +240,7 @@ def test_voc_is_read_as_it_is_written(tmp_path):
     path.write_text(text.replace("<difficult>0", "<difficult>1", 1))
     (test_path,) = (tmp_path / "VOCdevkit/VOC2007/Annotations").glob("2007_100000.xml")
     test_path.write_text(test_path.read_text().replace("<difficult>0", "<difficult>1", 1))
-    found = scenes.load("voc", tmp_path)
+    found = data.load("voc", tmp_path)
     assert len(found.train_labels) == 6 and len(found.test_targets) == 3 and found.num_classes == 21
     image, target = found.train(0)
     assert image.shape == (3, 375, 500) and 0 <= image.min() < image.max() <= 1
@@ -258,7 +260,7 @@ def test_coco_is_read_as_it_is_written(tmp_path):
     content["annotations"] = [a for a in content["annotations"] if a["image_id"] != 1]
     content["annotations"][0]["iscrowd"] = 1
     path.write_text(json.dumps(content))
-    found = scenes.load("coco", tmp_path)
+    found = data.load("coco", tmp_path)
     assert len(found.train_labels) == 2  # the image without objects is left out
     assert found.num_classes == 81 and len(found.test_targets) == 3
     _, target = found.train(0)
@@ -273,7 +275,7 @@ def test_coco_is_read_as_it_is_written(tmp_path):
 @pytest.mark.parametrize("name", ["voc", "coco"])
 def test_a_folder_that_is_not_there_is_one_line(name, tmp_path):
     with pytest.raises(data.DataUnavailable, match="is expected as") as error:
-        scenes.load(name, tmp_path)
+        data.load(name, tmp_path)
     assert "\n" not in str(error.value)
 
 
@@ -310,10 +312,10 @@ def edit(path: str, pattern: str, new: str):
 )
 def test_a_damaged_folder_is_one_line(name, damage, message, tmp_path):
     getattr(generated, name)(tmp_path, images=2)
-    scenes.load(name, tmp_path)
+    data.load(name, tmp_path)
     damage(tmp_path)
     with pytest.raises(data.DataUnavailable, match=message) as error:
-        scenes.load(name, tmp_path)
+        data.load(name, tmp_path)
     assert "can't be had" in str(error.value) and "\n" not in str(error.value)
 
 
@@ -321,7 +323,7 @@ def test_a_damaged_photograph_is_one_line_that_names_it(tmp_path):
     generated.coco(tmp_path, images=2)
     path = tmp_path / "coco/train2017/000000000001.jpg"
     path.write_bytes(path.read_bytes()[:3000])
-    found = scenes.load("coco", tmp_path)
+    found = data.load("coco", tmp_path)
     with pytest.raises(data.DataUnavailable, match=r"000000000001\.jpg cannot be .*truncated"):
         found.train(1)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from expograph import cli, doctor, testbed
-from expograph.doctor import Finding, verdicts
+from expograph import cli
+from expograph.cluster import doctor, testbed
+from expograph.cluster.doctor import Finding, verdicts
 
 ROOT = Path(__file__).parents[1]
 TORCH = {"torch": "2.14.1+cpu", "torchvision": "0.29.1", "gpus": 0}
@@ -296,15 +297,15 @@ def test_threads(machine, monkeypatch, ranks, cores, threads, policy, state, cur
 
 
 def test_data_is_looked_for_and_not_fetched(tmp_path, monkeypatch):
-    from expograph import data
+    from expograph.data import fashion_mnist
 
     monkeypatch.setenv("EXPOGRAPH_DATA", str(tmp_path))
-    monkeypatch.setattr(data, "DEBIAN_FOLDER", tmp_path / "none")
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "none")
     found = doctor._data()
     assert (found.state, found.cure) == ("note", "make data")
     assert not any(tmp_path.iterdir())
     (tmp_path / "fashion_mnist").mkdir()
-    for file in data.FASHION_MNIST_SHA256:
+    for file in fashion_mnist.SHA256:
         (tmp_path / "fashion_mnist" / file).touch()
     assert doctor._data().state == "ok"
 

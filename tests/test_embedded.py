@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from expograph.engines import embedded
 from expograph.engines.embedded import Embedded
-from expograph.mixing import bytes_sent
-from expograph.topology import TOPOLOGIES, build
+from expograph.graphs.mixing import bytes_sent
+from expograph.graphs.topology import TOPOLOGIES, build
 
 
 @settings(max_examples=60, deadline=None)

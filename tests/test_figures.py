@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from expograph.graphs.topology import Topology, build
 from expograph.report import cost_figures, figures, style
-from expograph.topology import Topology, build
 
 SPEED_UP = pd.DataFrame(
     np.geomspace(1, 63, 56).reshape(7, 8),

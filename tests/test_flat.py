@@ -8,8 +8,8 @@ import torch.nn.functional as F
 import torchvision
 from torch import nn
 
-from expograph.flat import FlatModel
-from expograph.models import build
+from expograph.networks import build
+from expograph.networks.flat import FlatModel
 
 SMALL = ("linear", "mlp", "cnn", "resnet8_bn", "resnet8_gn")
 

@@ -6,10 +6,11 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from expograph import data, images
+from expograph import data
 from expograph.config import Run
+from expograph.data import images
 from expograph.problems.classification import ImageClassification
-from expograph.train import train
+from expograph.runs.train import train
 
 CPU = torch.device("cpu")
 

@@ -6,16 +6,15 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import vmap
 
-from expograph.models import (
-    BATCH_NORM,
-    MODELS,
+from expograph.config import BATCH_NORM
+from expograph.networks import MODELS, build
+from expograph.networks.small import (
     BatchLast,
     BatchNorm,
     Classifier,
     Conv2d,
     GroupNorm,
     Patches,
-    build,
 )
 
 GEOMETRIES = [  # (kernel, stride, padding, height, width), what divides evenly and what does not

@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 from expograph.config import load
+from expograph.graphs.topology import TOPOLOGIES
 from expograph.report import page
 from expograph.report.experiment import write_report
 from expograph.report.reading import ReportError
 from expograph.report.style import COLOURS
-from expograph.sweep import execute
-from expograph.topology import TOPOLOGIES
+from expograph.runs.sweep import execute
 
 TINY = """
 # Run:  make reproduce-table TABLE=tiny

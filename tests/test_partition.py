@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expograph.partition import PARTITIONS, describe, partition
+from expograph.data.partition import PARTITIONS, describe, partition
 
 BALANCED = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 600))  # (6000,)
 

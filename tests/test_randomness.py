@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expograph.batches import Batches
+from expograph.data.batches import Batches
 from expograph.randomness import BATCHES, NOISE, generator
 
 

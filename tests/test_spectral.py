@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from expograph import spectral, theory
-from expograph.mixing import Sparse
-from expograph.topology import TOPOLOGIES, build, ceil_log2, one_peer_exponential
+from expograph.graphs import spectral, theory
+from expograph.graphs.mixing import Sparse
+from expograph.graphs.topology import TOPOLOGIES, build, ceil_log2, one_peer_exponential
 
 
 def dense_rho(W: np.ndarray) -> float:

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from expograph.statistics import mean_interval, paired, power_law, transient, transient_steps
+from expograph.analysis.statistics import (
+    mean_interval,
+    paired,
+    power_law,
+    transient,
+    transient_steps,
+)
 
 STEPS = np.array([10, 20, 30, 40, 50])
 

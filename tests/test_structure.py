@@ -6,23 +6,17 @@ from pathlib import Path
 import expograph
 
 ROOT = Path(expograph.__file__).parent
-LAYERS = [  # a module may import from its own layer's left, never from its right
-    {"names", "randomness", "memory", "algorithms", "flat", "job", "testbed"},
-    {"mixing", "models", "detectors"},
-    {"topology"},
-    {"spectral", "cost_model", "statistics", "data", "partition", "batches"},
-    {"images", "scenes", "theory"},
-    {"generated"},
+LAYERS = [  # a package may import from the floors above its own line in this list, never below
+    {"names", "files", "randomness", "memory", "step_size"},
+    {"graphs", "data", "networks", "algorithms"},
+    {"cluster"},
     {"engines"},
     {"config"},
-    {"step_size", "problems"},
-    {"train"},
-    {"results", "provenance"},
-    {"tensorboard"},
-    {"sweep"},
-    {"progress"},
-    {"report", "doctor"},
+    {"problems"},
+    {"runs"},
+    {"analysis"},
     {"claims"},
+    {"report"},
     {"commands"},
     {"cli"},
     {"__main__"},

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from expograph import results
-from expograph import sweep as sweeping
 from expograph.config import Run
-from expograph.sweep import execute, sweep
-from expograph.train import train
+from expograph.runs import results
+from expograph.runs import sweep as sweeping
+from expograph.runs.sweep import execute, sweep
+from expograph.runs.train import train
 
 
 def tiny(seed: int = 0, **changes) -> Run:
@@ -229,7 +229,7 @@ from pathlib import Path
 sys.path.insert(0, "tests")
 from test_sweep import tiny
 from expograph.memory import keep_freed_memory
-from expograph.sweep import execute
+from expograph.runs.sweep import execute
 keep_freed_memory()
 peaks = []
 for seed in range(60):

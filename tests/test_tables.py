@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from expograph import theory
 from expograph.config import Table, load
+from expograph.graphs import theory
+from expograph.graphs.topology import TOPOLOGIES
 from expograph.report import tables
 from expograph.report.style import COLOURS, NAMES
-from expograph.results import flatten
-from expograph.topology import TOPOLOGIES
+from expograph.runs.results import flatten
 
 TABLE = Table(title="t", rows=["topology"], column="nodes")
 ACCURACY = "accuracy_averaged"

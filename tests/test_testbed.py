@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from expograph import testbed
-from expograph.testbed import Unavailable, bytes_per_second
+from expograph.cluster import testbed
+from expograph.cluster.testbed import Unavailable, bytes_per_second
 
 needs = pytest.mark.skipif(bool(testbed.missing()), reason=f"needs {testbed.missing()}")
 pytestmark = pytest.mark.usefixtures("all_cores")
@@ -61,7 +61,7 @@ def test_nothing_is_left_after_it_and_after_an_error_in_it():
 
 HOLD = """
 import sys, time
-from expograph.testbed import Testbed
+from expograph.cluster.testbed import Testbed
 with Testbed(2) as hosts:
     import subprocess
     sleeper = subprocess.Popen(hosts.enter(1, ["sleep", "1000"]))

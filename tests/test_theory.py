@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from expograph.theory import noise_transient, transient_order
-from expograph.topology import build
+from expograph.graphs.theory import noise_transient, transient_order
+from expograph.graphs.topology import build
 
 
 @pytest.mark.parametrize("n", [4, 8, 16, 32])

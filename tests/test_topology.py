@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expograph.mixing import OnePeer, bytes_sent
-from expograph.topology import (
+from expograph.graphs.mixing import OnePeer, bytes_sent
+from expograph.graphs.topology import (
     TOPOLOGIES,
     build,
     ceil_log2,

@@ -14,9 +14,11 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from expograph import claims, results
-from expograph.provenance import provenance
+from expograph import claims
+from expograph.files import replace_text
 from expograph.report import tables
+from expograph.runs import results
+from expograph.runs.provenance import provenance
 
 
 def table(rows: list[dict[str, str]]) -> str:
@@ -84,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         line = f"{findings[-1].verdict:>14}  {claim.id}: {claim.statement}"
         console.print(line, markup=False)  # W(k)[i, j] is no style
     arguments.results.mkdir(parents=True, exist_ok=True)
-    results.replace_text(arguments.results / "claims.md", ledger(findings))
+    replace_text(arguments.results / "claims.md", ledger(findings))
     rows = [
         {
             "claim": f.claim.id,
@@ -98,5 +100,5 @@ def run(arguments: argparse.Namespace) -> int:
         for p in f.parts
     ]
     text = pd.DataFrame(rows).to_csv(index=False)
-    results.replace_text(arguments.results / "claims.csv", text)
+    replace_text(arguments.results / "claims.csv", text)
     return int(any(p.holds == "not measured" for f in findings for p in f.parts))

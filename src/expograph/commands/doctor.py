@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from expograph import doctor
+from expograph.cluster import doctor
 
 STYLES = {"ok": "green", "note": "yellow", "missing": "red", "broken": "bold red"}
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from expograph import results
 from expograph.config import ConfigError, load
 from expograph.names import known
 from expograph.report import figures
+from expograph.runs import results
 
 CONSENSUS = (
     "ring",

@@ -1,8 +1,8 @@
 """Errors that whoever typed the command can mend: one line each, no traceback."""
 
+from expograph.cluster.job import JobError
 from expograph.config import ConfigError
 from expograph.data import DataUnavailable
-from expograph.job import JobError
 from expograph.report.reading import ReportError
 
 MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError)

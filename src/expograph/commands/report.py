@@ -8,8 +8,8 @@ examples:
 import argparse
 from pathlib import Path
 
-from expograph import results
 from expograph.report import page
+from expograph.runs import results
 
 
 def options(parser: argparse.ArgumentParser) -> None:

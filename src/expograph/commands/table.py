@@ -21,13 +21,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from expograph import results
 from expograph.commands.train import name_of_results
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines import ENGINES
-from expograph.progress import boards
 from expograph.report import tables
 from expograph.report.experiment import frames_of, screen
+from expograph.runs import results
+from expograph.runs.progress import boards
 
 FORMATS = {"markdown": "md", "latex": "tex", "csv": "csv"}
 REDRAW = 2.0  # seconds, or as long as it takes to make the table

@@ -19,12 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from expograph.config import ConfigError
+from expograph.graphs.spectral import contraction, is_symmetric, spectral_gap, window_of
+from expograph.graphs.topology import TOPOLOGIES, Topology, build, ceil_log2
 from expograph.report import figures
 from expograph.report.figures import UNENDING
 from expograph.report.graphs import sent_in_words
 from expograph.report.style import name_of
-from expograph.spectral import contraction, is_symmetric, spectral_gap, window_of
-from expograph.topology import TOPOLOGIES, Topology, build, ceil_log2
 
 WIDEST = 64  # ranks that a terminal has room for
 SHADES = "·░▒▓█"  # zero, then by powers of two

@@ -25,15 +25,16 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from expograph import data, results, scenes
-from expograph import job as jobs
+from expograph import data
+from expograph.cluster import job as jobs
 from expograph.commands.mendable import MENDABLE
 from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
 from expograph.memory import keep_freed_memory
-from expograph.progress import SweepProgress
 from expograph.report.experiment import write_report
-from expograph.sweep import Outcome, cost, execute_all, is_known, sweep
+from expograph.runs import results
+from expograph.runs.progress import SweepProgress
+from expograph.runs.sweep import Outcome, cost, execute_all, is_known, sweep
 
 
 def check_machine(runs: list[Run]) -> None:
@@ -44,9 +45,7 @@ def check_machine(runs: list[Run]) -> None:
     """
     images = [run for run in runs if hasattr(run.problem, "dataset")]
     names = {run.problem.dataset for run in images}
-    loaders = {**data.DATASETS, **scenes.DATASETS}
-    loads = {name: scenes.load if name in scenes.DATASETS else data.load for name in loaders}
-    sizes = {name: len(loads[name](name).train_labels) for name in names}
+    sizes = {name: len(data.load(name).train_labels) for name in names}
     for run in images:
         size = sizes[run.problem.dataset]
         if run.ranks > size:

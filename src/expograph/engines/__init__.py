@@ -11,8 +11,8 @@ from typing import Protocol
 from torch import Tensor
 
 from expograph.algorithms import Mix
-from expograph.job import Job
-from expograph.topology import Topology
+from expograph.cluster.job import Job
+from expograph.graphs.topology import Topology
 
 ENGINES = ("embedded", "bluefog", "mpi", "horovod")
 

@@ -8,9 +8,9 @@ synchronised, which returns at once.
 import torch
 from torch import Tensor
 
+from expograph.cluster.job import Job, JobError
 from expograph.engines.ranked import Part, Ranked, Wait
-from expograph.job import Job, JobError
-from expograph.topology import Topology
+from expograph.graphs.topology import Topology
 
 
 class BlueFog(Ranked):

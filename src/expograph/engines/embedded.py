@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from expograph.algorithms import Mix, Mixed
-from expograph.mixing import Mixing, bytes_sent
-from expograph.topology import Topology
+from expograph.graphs.mixing import Mixing, bytes_sent
+from expograph.graphs.topology import Topology
 
 Apply = Callable[[Tensor, Tensor], Tensor]  # (x, spare) -> W x, in the memory of one of the two
 

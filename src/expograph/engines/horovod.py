@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
+from expograph.cluster.job import Job, JobError
 from expograph.engines.ranked import Part, Ranked, Wait
-from expograph.job import Job, JobError
-from expograph.topology import Topology
+from expograph.graphs.topology import Topology
 
 
 class Horovod(Ranked):

@@ -7,9 +7,9 @@ import torch
 from mpi4py.MPI import IN_PLACE
 from torch import Tensor
 
+from expograph.cluster.job import Job
 from expograph.engines.ranked import Part, Ranked, Wait
-from expograph.job import Job
-from expograph.topology import Topology
+from expograph.graphs.topology import Topology
 
 
 class Messages(Ranked):

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from expograph.algorithms import Mix, Mixed
-from expograph.job import Job, JobError
-from expograph.mixing import bytes_sent
-from expograph.topology import Topology
+from expograph.cluster.job import Job, JobError
+from expograph.graphs.mixing import bytes_sent
+from expograph.graphs.topology import Topology
 
 CHECKED_STEPS = 256  # of a random schedule, which has no period to walk
 TOLERANCE = 1e-9  # on the sum of a rank's weights

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from expograph import data, images, models
-from expograph.batches import Batches
+from expograph import data, networks
 from expograph.config import Run
-from expograph.flat import FlatModel
-from expograph.partition import describe, partition
+from expograph.data import images
+from expograph.data.batches import Batches
+from expograph.data.partition import describe, partition
+from expograph.networks.flat import FlatModel
 from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
 
 TEST_CHUNK = 1000  # small test images a forward pass; any size gives the same counts
@@ -36,7 +37,7 @@ class ImageClassification:
         seed = int(generator(run.seed, INITIAL).integers(2**31))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = models.build(p.model, self.images.shape, self.dataset.num_classes)
+            network = networks.build(p.model, self.images.shape, self.dataset.num_classes)
         self.model = FlatModel(network.to(self.device))
         self._decayed = self.weight_decay * self.model.matrix_mask.to(self.device, torch.float32)
         self._labels = torch.from_numpy(labels).to(self.device)

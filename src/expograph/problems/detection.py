@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from expograph import detectors, scenes
-from expograph.batches import Batches
+from expograph import data
 from expograph.config import Run
-from expograph.flat import FlatModel
-from expograph.partition import describe, partition
+from expograph.data.batches import Batches
+from expograph.data.partition import describe, partition
+from expograph.data.scenes import Scenes, Target
+from expograph.networks import detectors
+from expograph.networks.flat import FlatModel
 from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
-from expograph.scenes import Target
 
 TEST_CHUNK = 50  # small test images a forward pass; photographs go by fours
 DETECTIONS = 300  # most of an image: torchvision's RetinaNet keeps as many, its Faster R-CNN 100
@@ -170,6 +171,6 @@ def flipped(image: Tensor, target: Target) -> tuple[Tensor, Target]:
 
 
 @lru_cache(maxsize=2)
-def _load(name: str) -> scenes.Scenes:
+def _load(name: str) -> Scenes:
     """One copy of a data set for all runs of a process."""
-    return scenes.load(name)
+    return data.load(name)

@@ -6,11 +6,12 @@ from pathlib import Path
 import pandas as pd
 from rich.table import Table as Screen
 
-from expograph import results
 from expograph.config import METRICS, Experiment, published_numbers
-from expograph.provenance import code_fingerprint, provenance
+from expograph.files import replace_text
 from expograph.report import tables
 from expograph.report.style import name_of
+from expograph.runs import results
+from expograph.runs.provenance import code_fingerprint, provenance
 
 SINGLE = 200  # runs up to which the curves of each are kept: a file of a hundred kilobytes
 CURVES = ("accuracy_averaged", "map_50", "consensus_distance", "train_loss", "error_workers")
@@ -27,20 +28,20 @@ def write_report(experiment: Experiment, root: Path, name: str) -> list[Screen]:
     folder.mkdir(parents=True, exist_ok=True)
     summary = results.summary(experiment.runs, root)
     by_key = results.curves(experiment.runs, root)
-    results.replace_text(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))
+    replace_text(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))
     curves = results.mean_curves(summary, by_key, CURVES)
-    results.replace_text(folder / "curves.csv", curves.to_csv(index=False, float_format="%.5g"))
+    replace_text(folder / "curves.csv", curves.to_csv(index=False, float_format="%.5g"))
     if len(experiment.runs) <= SINGLE:
         single = results.single_curves(by_key, CURVES)
-        results.replace_text(folder / "seeds.csv", single.to_csv(index=False, float_format="%.4g"))
-    results.replace_text(
+        replace_text(folder / "seeds.csv", single.to_csv(index=False, float_format="%.4g"))
+    replace_text(
         folder / "provenance.json", json.dumps(_provenance(experiment, root), indent=1) + "\n"
     )
     if experiment.table is None:
         return []
     frames, measured = frames_of(experiment, summary, by_key)
     if measured is not None:
-        results.replace_text(folder / "transients.csv", measured.to_csv(index=False))
+        replace_text(folder / "transients.csv", measured.to_csv(index=False))
     tables.write(frames, _notes(experiment, summary), folder, experiment.table.title)
     return [screen(f"{name}: {heading}", frame) for heading, frame in frames.items()]
 

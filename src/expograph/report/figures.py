@@ -17,8 +17,11 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from expograph import theory
+from expograph.analysis.statistics import mean_interval
 from expograph.engines.embedded import Embedded
+from expograph.graphs import theory
+from expograph.graphs.spectral import averages_exactly, spectral_gap
+from expograph.graphs.topology import Topology, build, ceil_log2
 from expograph.report.style import (
     COLUMN,
     RC,
@@ -30,9 +33,6 @@ from expograph.report.style import (
     styled,
 )
 from expograph.report.tables import fitted, transient_exponent
-from expograph.spectral import averages_exactly, spectral_gap
-from expograph.statistics import mean_interval
-from expograph.topology import Topology, build, ceil_log2
 
 STATIC = ("ring", "star", "grid", "torus", "hypercube", "half_random", "static_exponential")
 GAP = r"spectral gap $1-\rho$"

@@ -10,9 +10,9 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from expograph.mixing import Mixing, bytes_sent
-from expograph.spectral import contraction, spectral_gap, window_of
-from expograph.topology import DETERMINISTIC, RANDOM, Topology, build, ceil_log2, grid_shape
+from expograph.graphs.mixing import Mixing, bytes_sent
+from expograph.graphs.spectral import contraction, spectral_gap, window_of
+from expograph.graphs.topology import DETERMINISTIC, RANDOM, Topology, build, ceil_log2, grid_shape
 
 NODE = 0.1  # radius of a rank's disc, in units of the circle's
 STUB = 0.55  # of the way to the next rank: how far a link around the torus is drawn

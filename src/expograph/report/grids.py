@@ -5,11 +5,11 @@ from typing import NamedTuple
 import pandas as pd
 
 from expograph.config import published_numbers
+from expograph.graphs.topology import TOPOLOGIES
 from expograph.report import panels
 from expograph.report.reading import Scale
 from expograph.report.style import name_of
 from expograph.report.tables import UNAVAILABLE, Published
-from expograph.topology import TOPOLOGIES
 
 
 class Cell(NamedTuple):

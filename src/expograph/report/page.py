@@ -18,7 +18,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from expograph.provenance import provenance
+from expograph.graphs.theory import RATES
+from expograph.graphs.topology import RANDOM, TOPOLOGIES
 from expograph.report import charts, graphs, panels, reading
 from expograph.report.grids import cell_links, grid, published
 from expograph.report.ledger import VERDICTS, ledger
@@ -26,8 +27,7 @@ from expograph.report.origins import origins
 from expograph.report.reading import Group, ReportError, Scale
 from expograph.report.style import COLOURS, name_of
 from expograph.report.tables import UNAVAILABLE
-from expograph.theory import RATES
-from expograph.topology import RANDOM, TOPOLOGIES
+from expograph.runs.provenance import provenance
 
 FACTS = (4, 6, 8, 12, 16, 32, 64)  # nodes for which a topology's page lists its costs
 COSTS = (  # folder of results/, heading, what makes it

@@ -6,14 +6,14 @@ from functools import cache
 import pandas as pd
 
 from expograph.config import METRICS, Run
+from expograph.graphs.spectral import spectral_gap
+from expograph.graphs.topology import TOPOLOGIES, Topology, build
 from expograph.report import charts, graphs, stepped
 from expograph.report.charts import DASH, Chart, Series
 from expograph.report.experiment import CURVES
 from expograph.report.figures import STATIC, consensus_errors
 from expograph.report.reading import ReportError, Scale
 from expograph.report.style import COLOURS, DASHES, line_style, name_of
-from expograph.spectral import spectral_gap
-from expograph.topology import TOPOLOGIES, Topology, build
 
 SIZES = (16, 12, 6)  # a power of two and two others, shown of every topology
 STEPS = 12  # shown of every topology: three periods of one-peer graphs at n = 16

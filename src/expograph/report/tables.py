@@ -7,13 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from expograph import theory
-from expograph.config import Table
-from expograph.report import latex
-from expograph.report.style import name_of
-from expograph.results import replace_text, varying
-from expograph.spectral import contraction, spectral_gap, window_of
-from expograph.statistics import (
+from expograph.analysis.statistics import (
     Slope,
     Transient,
     mean_interval,
@@ -21,7 +15,14 @@ from expograph.statistics import (
     power_law,
     transient,
 )
-from expograph.topology import build, ceil_log2
+from expograph.config import Table
+from expograph.files import replace_text
+from expograph.graphs import theory
+from expograph.graphs.spectral import contraction, spectral_gap, window_of
+from expograph.graphs.topology import build, ceil_log2
+from expograph.report import latex
+from expograph.report.style import name_of
+from expograph.runs.results import varying
 
 UNAVAILABLE = "not available to us"
 

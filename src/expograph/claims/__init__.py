@@ -24,17 +24,18 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from expograph import results, theory
 from expograph.algorithms import ALGORITHMS, Mix, init
+from expograph.analysis.statistics import mean_interval, paired, power_law
 from expograph.config import ConfigError, Experiment, load, read_toml
 from expograph.engines.embedded import Embedded
+from expograph.graphs import theory
+from expograph.graphs.spectral import contraction, rho, window_of
+from expograph.graphs.topology import build, ceil_log2, one_peer_exponential, static_exponential
 from expograph.names import known
 from expograph.report.reading import csv
 from expograph.report.style import name_of
 from expograph.report.tables import fitted, transient_exponent, transients
-from expograph.spectral import contraction, rho, window_of
-from expograph.statistics import mean_interval, paired, power_law
-from expograph.topology import build, ceil_log2, one_peer_exponential, static_exponential
+from expograph.runs import results
 
 ROUNDING = 1e-12
 ACCURACY = "accuracy_averaged"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from expograph.scenes import VOC_CLASSES
+from expograph.data.scenes import VOC_CLASSES
 
 IMAGENET_CLASSES = 1000
 # The 80 categories of COCO's detection task have ids in 1..90; these are not used.

@@ -1,6 +1,6 @@
 """Pictures with boxes around objects: VOC, COCO, and scenes composed of Fashion-MNIST's items.
 
-`load` is the only entry. Photographs stay on disk until they are needed; scenes are small and made
+Photographs stay on disk until they are needed; scenes are small and made
 at once, each from its own address, so they are the same everywhere.
 """
 
@@ -17,9 +17,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from expograph import data
-from expograph.data import DataUnavailable
-from expograph.names import known
+from expograph.data.dataset import DataUnavailable
+from expograph.data.fashion_mnist import fashion_mnist
 from expograph.randomness import SCENES, generator
 
 VOC_CLASSES = (
@@ -49,7 +48,7 @@ class Scenes:
     """A detection data set.
 
     Attributes:
-        name: its key in `DATASETS`.
+        name: its key in `data.DATASETS`.
         num_classes: the background, which has label 0, counted.
         train_labels: (N,) int64, the label of the largest object of each training image.
         train: i -> image (C, H, W) in 0..1 and its target, without what is not to be trained on.
@@ -65,18 +64,6 @@ class Scenes:
     test: Callable[[int], Tensor]
     test_targets: list[Target]
     source: str
-
-
-def load(name: str, root: Path | str | None = None) -> Scenes:
-    """The detection set called `name`, under `root` ($EXPOGRAPH_DATA or data/).
-
-    Raises:
-        ValueError: if there is no such name.
-        DataUnavailable: in one line, if it is not where it should be.
-    """
-    return DATASETS[known("detection set", name, DATASETS)](
-        Path(root or os.environ.get("EXPOGRAPH_DATA") or "data")
-    )
 
 
 def target(boxes: Sequence, labels: Sequence[int], iscrowd: Sequence[int]) -> Target:
@@ -110,7 +97,7 @@ def fashion_scenes(root: Path) -> Scenes:
 
     4000 training scenes of training items, 300 test scenes of test items. Boxes are tight.
     """
-    items = data.load("fashion_mnist", root)
+    items = fashion_mnist(root)
     train = [
         compose(generator(0, SCENES, 0, i), items.train_images[..., 0], items.train_labels)
         for i in range(TRAIN_SCENES)
@@ -318,7 +305,3 @@ def _read(path: str) -> Tensor:
 def _line(error: Exception) -> str:
     """What an error says, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
-
-
-DATASETS: dict[str, Callable[[Path], Scenes]] = {f.__name__: f for f in (fashion_scenes, voc, coco)}
-SIZES = {"fashion_scenes": TRAIN_SCENES, "voc": 16_551, "coco": 117_266}  # training images

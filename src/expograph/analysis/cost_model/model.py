@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares, nnls
 
-from expograph.mixing import Circulant, Mixing
-from expograph.topology import Topology, build, ceil_log2
+from expograph.graphs.mixing import Circulant, Mixing
+from expograph.graphs.topology import Topology, build, ceil_log2
 
 
 class Link(NamedTuple):

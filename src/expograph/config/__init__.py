@@ -31,17 +31,29 @@ from pydantic import (
     model_validator,
 )
 
-from expograph import data, scenes
 from expograph.algorithms import ALGORITHMS
-from expograph.data import DATASETS, FOLDERS
-from expograph.detectors import DETECTORS
+from expograph.data.partition import PARTITIONS
 from expograph.engines import ENGINES
-from expograph.models import BATCH_NORM, MODELS
+from expograph.graphs.topology import TOPOLOGIES
 from expograph.names import closest, known
-from expograph.partition import PARTITIONS
-from expograph.topology import TOPOLOGIES
+from expograph.networks import MODELS
+from expograph.networks.detectors import DETECTORS
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+SIZES = {  # training images, for configs that count in epochs
+    "fashion_mnist": 60_000,
+    "digits": 1_438,
+    "cifar10": 50_000,
+    "imagenet": 1_281_167,
+    "fashion_scenes": 4_000,
+    "voc": 16_551,
+    "coco": 117_266,
+}
+SCENES = ("fashion_scenes", "voc", "coco")  # data sets of boxes
+FOLDERS = ("imagenet",)  # those that stay on disk, photographs of any size
+BATCH_NORM = {"resnet8_bn", "resnet20", "resnet56", "resnet50", "mobilenet_v2", "efficientnet_b0"}
 
 
 class ConfigError(Exception):
@@ -161,7 +173,7 @@ class Classification(_Sharded):
     @field_validator("dataset")
     @classmethod
     def _dataset(cls, value: str) -> str:
-        return known("dataset", value, DATASETS)
+        return known("dataset", value, [name for name in SIZES if name not in SCENES])
 
     @field_validator("model")
     @classmethod
@@ -192,7 +204,7 @@ class Detection(_Sharded):
     @field_validator("dataset")
     @classmethod
     def _dataset(cls, value: str) -> str:
-        return known("dataset", value, scenes.DATASETS)
+        return known("dataset", value, SCENES)
 
     @field_validator("model")
     @classmethod
@@ -429,7 +441,6 @@ def _keys(swept: str) -> list[str]:
     return [key.strip() for key in swept.split(",")]
 
 
-SIZES = data.SIZES | scenes.SIZES  # training images
 EPOCHS = {  # what counts epochs -> what counts steps in its place
     "epochs": "steps",
     "warmup_epochs": "warmup_steps",

@@ -13,8 +13,8 @@ from expograph.algorithms import ALGORITHMS, init
 from expograph.config import Run
 from expograph.engines import Engine
 from expograph.engines.embedded import Embedded
+from expograph.graphs.topology import build
 from expograph.step_size import step_size
-from expograph.topology import build
 
 NEVER = 2**62  # a step that no run reaches
 

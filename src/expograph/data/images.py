@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from expograph.data import Dataset, Folder
+from expograph.data.dataset import Dataset, Folder
 
 PADDING = 4  # pixels of black around an image before a random crop of its own size
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random resized crop

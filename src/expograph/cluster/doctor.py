@@ -233,11 +233,11 @@ def _compiled(name: str, libraries: dict) -> Finding:
 
 
 def _data() -> Finding:
-    from expograph import data  # imports numpy, which may be broken
+    from expograph.data import fashion_mnist  # imports numpy, which may be broken
 
     kept = Path(os.environ.get("EXPOGRAPH_DATA") or "data") / "fashion_mnist"
-    for folder in (kept, data.DEBIAN_FOLDER):
-        if all((folder / file).is_file() for file in data.FASHION_MNIST_SHA256):
+    for folder in (kept, fashion_mnist.DEBIAN_FOLDER):
+        if all((folder / file).is_file() for file in fashion_mnist.SHA256):
             return Finding("data", "ok", f"Fashion-MNIST in {folder}")
     return Finding("data", "note", "Fashion-MNIST is not here yet", "make data")
 
@@ -360,7 +360,7 @@ def _gpus(libraries: dict, ranks: int) -> Finding:
 
 
 def _testbed() -> Finding:
-    from expograph import testbed
+    from expograph.cluster import testbed
 
     lacks = testbed.missing()  # "tc (install iproute2)"
     if lacks:

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from expograph.config import Run
-from expograph.results import replace_text
-from expograph.sweep import cost
+from expograph.files import replace_text
+from expograph.runs.sweep import cost
 
 LOG_EVERY = 15.0  # seconds between lines when the output is not a terminal
 POST_EVERY = 1.0  # seconds between two states of the board

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from expograph.analysis.statistics import mean_interval
 from expograph.config import Run
-from expograph.statistics import mean_interval
-from expograph.train import Record
+from expograph.runs.train import Record
 
 ROOT = Path("results")
 ALWAYS_TOLD = ["algorithm", "topology", "nodes"]  # of a curve, even where all runs agree
@@ -69,13 +69,6 @@ def discard_leftovers(root: Path = ROOT) -> None:
             shutil.rmtree(path, ignore_errors=True)
         except PermissionError:  # it lives, and is another user's
             continue
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two may write at once
-    temporary.write_text(text)
-    temporary.replace(path)
 
 
 def load(run: Run, root: Path = ROOT) -> dict[str, Any] | None:

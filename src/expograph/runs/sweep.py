@@ -18,14 +18,15 @@ from typing import Any
 
 import torch
 
-from expograph import engines, problems, results
+from expograph import engines, problems
+from expograph.cluster.job import Job
 from expograph.config import Run
-from expograph.job import Job
+from expograph.graphs.topology import build
 from expograph.memory import keep_freed_memory
-from expograph.provenance import provenance
-from expograph.tensorboard import Events, folder, replay
-from expograph.topology import build
-from expograph.train import Diverged, Record, train
+from expograph.runs import results
+from expograph.runs.provenance import provenance
+from expograph.runs.tensorboard import Events, folder, replay
+from expograph.runs.train import Diverged, Record, train
 
 Progress = Callable[[Run, int], None]  # (run, its steps done so far)
 

@@ -9,24 +9,17 @@ import sys
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parent
+SOURCE = Path(__file__).parent.parent
 NUMERIC = (  # the code that a run's numbers depend on
-    "algorithms.py",
-    "batches.py",
-    "data.py",
-    "detectors.py",
+    "algorithms",
+    "data",
     "engines",
-    "flat.py",
-    "images.py",
-    "mixing.py",
-    "models.py",
-    "partition.py",
+    "graphs",
+    "networks",
     "problems",
     "randomness.py",
-    "scenes.py",
     "step_size.py",
-    "topology.py",
-    "train.py",
+    "runs/train.py",
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigs, eigsh, svds
 
-from expograph.mixing import Circulant, Mixing
-from expograph.topology import Topology
+from expograph.graphs.mixing import Circulant, Mixing
+from expograph.graphs.topology import Topology
 
 DENSE_LIMIT = 1500  # above it the cubic dense solvers lose to the iterative ones
 

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from expograph.mixing import Circulant, Hierarchical, Mixing, OnePeer, metropolis
+from expograph.graphs.mixing import Circulant, Hierarchical, Mixing, OnePeer, metropolis
 from expograph.names import known
 from expograph.randomness import TOPOLOGY, generator
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from expograph.spectral import spectral_gap
-from expograph.topology import Topology, build, ceil_log2
+from expograph.graphs.spectral import spectral_gap
+from expograph.graphs.topology import Topology, build, ceil_log2
 
 
 def static_exponential_gap(n: int) -> float:

@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from expograph import results
 from expograph.config import Run
+from expograph.runs import results
 
 FOLDER = "tensorboard"  # under the results
 

@@ -1,0 +1,1 @@
+"""Numbers from results: statistics, tables as data, transient iterations, the cost model."""

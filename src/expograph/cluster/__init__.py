@@ -1,0 +1,1 @@
+"""Processes that work together: groups of ranks, the virtual cluster, what a machine lacks."""

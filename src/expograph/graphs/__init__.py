@@ -1,0 +1,1 @@
+"""Mathematics of averaging: mixing matrices, schedules of them, what they imply and predict."""
