@@ -69,3 +69,27 @@ def resolve(address: str) -> Any:
     """What an address "module:attribute" stands for, imported now."""
     module, _, attribute = address.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def canonical(kind: str, text: str, parameters: Mapping[str, Mapping[str, Any]]) -> str:
+    """`text` in its one spelling: parameters in declared order, those at their default left out.
+
+    Args:
+        kind: what is named, for messages: "topology".
+        text: as in `parse`.
+        parameters: every name with its parameters and their defaults.
+    Raises:
+        ValueError: in one line, for an unknown name, an unknown parameter or a value of another
+            type than the default's.
+    """
+    name, given = parse(text)
+    defaults = parameters[known(kind, name, parameters)]
+    for key, value in given.items():
+        if not defaults:
+            raise ValueError(f"{kind} {name!r} has no parameters, got {key!r}")
+        default = defaults[known(f"parameter of {name}", key, defaults)]
+        wanted = (int, float) if type(default) is float else (type(default),)
+        if type(value) not in wanted:
+            raise ValueError(f"{name}: {key} = {value!r}: expected {wanted[-1].__name__}")
+    kept = {key: given[key] for key in defaults if key in given and given[key] != defaults[key]}
+    return spell(name, kept)
