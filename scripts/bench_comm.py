@@ -25,7 +25,7 @@ import torch
 
 from expograph import engines
 from expograph.analysis.cost_model.model import Link, fit, mean_step_seconds
-from expograph.cluster.job import Job
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.files import replace_text
 from expograph.graphs.topology import build
 from expograph.memory import keep_freed_memory
@@ -63,12 +63,12 @@ def resnet20_shapes() -> list[tuple[int, ...]]:
 # ---- one rank ----
 
 
-def of_horovod(job: Job, size: int) -> dict[str, Callable[[int], object]]:
+def of_horovod(job: MpiGroup, size: int) -> dict[str, Callable[[int], object]]:
     """Horovod's contenders at one message size: label -> function of the round's number."""
     return averaging(job, size, {"horovod"})
 
 
-def averaging(job: Job, size: int, libraries: set[str]) -> dict[str, Callable[[int], object]]:
+def averaging(job: MpiGroup, size: int, libraries: set[str]) -> dict[str, Callable[[int], object]]:
     x = torch.randn(1, size)
     timed: dict[str, Callable[[int], object]] = {}
     for label, (name, topology) in CONTENDERS.items():
@@ -78,7 +78,7 @@ def averaging(job: Job, size: int, libraries: set[str]) -> dict[str, Callable[[i
     return timed
 
 
-def of_the_others(job: Job, size: int) -> dict[str, Callable[[int], object]]:
+def of_the_others(job: MpiGroup, size: int) -> dict[str, Callable[[int], object]]:
     """All other contenders at one message size."""
     timed = averaging(job, size, {"bluefog", "mpi"})
     x = torch.randn(1, size)
@@ -96,14 +96,14 @@ def of_the_others(job: Job, size: int) -> dict[str, Callable[[int], object]]:
     return timed
 
 
-def step_and_bare(job: Job, size: int) -> dict[str, Callable[[int], object]]:
+def step_and_bare(job: MpiGroup, size: int) -> dict[str, Callable[[int], object]]:
     """What an engine's averaging adds to BlueFog's call of the same bytes, and nothing between."""
     x = torch.randn(1, size)
     engine = engines.build("bluefog", build("one_peer_exponential", job.size), job)
     return {STEP: lambda k: engine.mixer(k)(x), BARE: bare(job, x)}
 
 
-def bare(job: Job, x: torch.Tensor) -> Callable[[int], object]:
+def bare(job: MpiGroup, x: torch.Tensor) -> Callable[[int], object]:
     """neighbor_allreduce as its documentation calls it, polled; the one-peer exponential graph."""
     import bluefog.torch as bf
 
@@ -129,7 +129,7 @@ def bare(job: Job, x: torch.Tensor) -> Callable[[int], object]:
     return call
 
 
-def per_tensor(job: Job) -> dict[str, Callable[[int], object]]:
+def per_tensor(job: MpiGroup) -> dict[str, Callable[[int], object]]:
     """ResNet-20 averaged in one flat call, a call a tensor, and all tensors' calls queued."""
     import bluefog.torch as bf
 
@@ -164,7 +164,7 @@ def per_tensor(job: Job) -> dict[str, Callable[[int], object]]:
     }
 
 
-def time_rounds(job: Job, timed: dict[str, Callable], rounds: int) -> dict[str, float]:
+def time_rounds(job: MpiGroup, timed: dict[str, Callable], rounds: int) -> dict[str, float]:
     """Median seconds of the slowest rank, over rounds in which each contender has a turn.
 
     A turn is VISIT calls in a row, of which the first is not counted: the network's queues and
@@ -190,7 +190,7 @@ def worker(sizes: list[int], rounds: int, out: Path) -> None:
     """One rank of the measurement; rank 0 writes what was found as JSON."""
     torch.set_num_threads(1)
     keep_freed_memory()  # as training does
-    with Job() as job:
+    with MpiGroup() as job:
         found: dict[int, dict[str, float]] = {size: {} for size in sizes}
         tensors = time_rounds(job, per_tensor(job), rounds)
         pairs = {size: time_rounds(job, step_and_bare(job, size), 3 * rounds) for size in sizes}

@@ -23,7 +23,7 @@ import torch
 
 from expograph import engines, problems
 from expograph.algorithms import ALGORITHMS
-from expograph.cluster import job as jobs
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import ConfigError, Run, load
 from expograph.data import generated
 from expograph.graphs.topology import build
@@ -61,7 +61,7 @@ def as_rank(text: str, out: Path) -> int:
     """What each rank does: train three steps and evaluate; rank 0 writes what it saw."""
     run = Run.model_validate_json(text)
     started = time.perf_counter()
-    with jobs.Job() as job:
+    with MpiGroup() as job:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // job.local_size))
         engine = engines.build(run.engine, build(run.topology, run.nodes, run.seed), job)
         problem = problems.build(run, engine.ranks)

@@ -22,7 +22,7 @@ import torch
 
 from expograph import engines
 from expograph.algorithms import ALGORITHMS
-from expograph.cluster.job import Job
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import Run
 from expograph.files import replace_text
 from expograph.graphs.topology import TOPOLOGIES, build
@@ -77,7 +77,7 @@ def worker(seed: int, model: str, quick: bool, out: Path) -> None:
     """One rank of the comparison; rank 0 writes a line a combination and engine."""
     torch.set_num_threads(1)
     rows = []
-    with Job() as job:
+    with MpiGroup() as job:
         for run in combinations(job.size, seed, model, quick):
             topology = build(run.topology, run.nodes, seed, run.local_size)
             models = {}

@@ -15,7 +15,7 @@ import torch
 
 from expograph import data, engines
 from expograph.algorithms import ALGORITHMS
-from expograph.cluster.job import Job
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import Run
 from expograph.data import fashion_mnist
 from expograph.engines.embedded import Embedded
@@ -44,12 +44,12 @@ def run_of(nodes: int, **changes) -> Run:
     return Run.model_validate(values | changes)
 
 
-def tell(job: Job, **facts) -> None:
+def tell(job: MpiGroup, **facts) -> None:
     if job.rank == 0:
         print(json.dumps(facts), flush=True)
 
 
-def at_step(step: int, rank: int, job: Job, action) -> None:
+def at_step(step: int, rank: int, job: MpiGroup, action) -> None:
     """Do `action` in `rank`'s gradient of `step`."""
     gradient = convex.Convex.gradient
 
@@ -61,7 +61,7 @@ def at_step(step: int, rank: int, job: Job, action) -> None:
     convex.Convex.gradient = patched
 
 
-def fail(job: Job, how: str, rank: str, results: str) -> None:
+def fail(job: MpiGroup, how: str, rank: str, results: str) -> None:
     """A rank fails in the third step of a run, in one of the ways in which ranks fail."""
 
     def raise_error():
@@ -78,7 +78,7 @@ def fail(job: Job, how: str, rank: str, results: str) -> None:
     execute(run_of(job.size), Path(results), job=job)
 
 
-def diverge(job: Job, rank: str, results: str) -> None:
+def diverge(job: MpiGroup, rank: str, results: str) -> None:
     """One rank's gradient becomes NaN at step 7; its loss at step 8."""
     nan = torch.full((1,), float("nan"), dtype=torch.float64)
     gradient = convex.Convex.gradient
@@ -93,7 +93,7 @@ def diverge(job: Job, rank: str, results: str) -> None:
     tell(job, status=status)
 
 
-def mismatch(job: Job, kind: str, local_size: str) -> None:
+def mismatch(job: MpiGroup, kind: str, local_size: str) -> None:
     """Ranks that disagree on the schedule, at step 2 of a period of 3."""
     size = int(local_size)
     good = build("one_peer_exponential", job.size // size)
@@ -110,7 +110,7 @@ def mismatch(job: Job, kind: str, local_size: str) -> None:
     engines.build("bluefog", custom, job)
 
 
-def alone(job: Job) -> None:
+def alone(job: MpiGroup) -> None:
     """Every topology and algorithm with one rank trains as plain SGD, as the embedded engine."""
     for name in ("bluefog", "mpi"):
         for topology in TOPOLOGIES:
@@ -124,7 +124,7 @@ def alone(job: Job) -> None:
     tell(job, trained=True)
 
 
-def overlap(job: Job) -> None:
+def overlap(job: MpiGroup) -> None:
     """The message of dsgd_awc travels while the gradient is computed: it has been started."""
     order = []
     engine = engines.build("bluefog", build("ring", job.size), job)
@@ -147,7 +147,7 @@ def overlap(job: Job) -> None:
     tell(job, order=order)
 
 
-def peers(job: Job, accumulation: str) -> None:
+def peers(job: MpiGroup, accumulation: str) -> None:
     """Whom rank 0 hears at each of 8 steps, by each engine, with accumulated gradients."""
     heard = {}
     problem = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 4}
@@ -166,7 +166,7 @@ def peers(job: Job, accumulation: str) -> None:
     tell(job, **heard)
 
 
-def servers(job: Job, local_size: str) -> None:
+def servers(job: MpiGroup, local_size: str) -> None:
     """Trains on servers of several ranks; the largest relative difference from embedded.
 
     Embedded is checked against dense products elsewhere. Also how far models of one server are
@@ -208,7 +208,7 @@ def servers(job: Job, local_size: str) -> None:
     tell(job, **told)
 
 
-def soak(job: Job, calls: str) -> None:
+def soak(job: MpiGroup, calls: str) -> None:
     """Many averaging calls in a row, static and one-peer in turns, checked at the end."""
     built = [
         engines.build("bluefog", build(name, job.size), job)
@@ -221,7 +221,7 @@ def soak(job: Job, calls: str) -> None:
     tell(job, calls=int(calls), error=float((x[0] - mean).abs().max()))
 
 
-def fetch(job: Job, log: str) -> None:
+def fetch(job: MpiGroup, log: str) -> None:
     """A data set that is nowhere yet, whose download takes a while and is noted."""
     fashion_mnist.DEBIAN_FOLDER = Path("/nowhere")
 
@@ -247,7 +247,7 @@ def start_late(job_seconds: str) -> None:
     """Rank 1 does not come to the start."""
     if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
         time.sleep(float(job_seconds))
-    with Job() as job:
+    with MpiGroup() as job:
         tell(job, met=True)
 
 
@@ -256,7 +256,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if case == "start_late":
         return start_late(*words)
-    with Job() as job:
+    with MpiGroup() as job:
         globals()[case](job, *words)
 
 

@@ -1,8 +1,9 @@
 """Errors that whoever typed the command can mend: one line each, no traceback."""
 
-from expograph.cluster.job import JobError
+from expograph.cluster.launch import JobError
 from expograph.config import ConfigError
 from expograph.data import DataUnavailable
+from expograph.graphs.checks import ScheduleError
 from expograph.report.reading import ReportError
 
-MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError)
+MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError, ScheduleError)

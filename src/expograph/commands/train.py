@@ -26,7 +26,8 @@ import torch
 from rich.console import Console
 
 from expograph import data
-from expograph.cluster import job as jobs
+from expograph.cluster.launch import launched, launched_rank
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.commands.mendable import MENDABLE
 from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
@@ -66,7 +67,7 @@ def for_this_job(runs: list[Run], console: Console) -> list[Run]:
     Raises:
         ConfigError: if there are none, with the command that would do them.
     """
-    ranks = jobs.launched()
+    ranks = launched()
     embedded = [run for run in runs if run.engine == "embedded"]
     if embedded and len(embedded) < len(runs):
         raise ConfigError("engine: embedded and other engines cannot share one command")
@@ -101,7 +102,7 @@ def name_of_results(experiment: Experiment, overrides: list[str]) -> str:
 
 def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
     """Every rank of a job does this; only rank 0 writes and prints."""
-    with jobs.Job(plain=(ConfigError, DataUnavailable)) as job:
+    with MpiGroup(plain=(ConfigError, DataUnavailable)) as job:
         device_count = torch.cuda.device_count()
         if device_count:
             torch.cuda.set_device(job.local_rank % device_count)
@@ -175,9 +176,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Do the runs, write results/<name>/ and print the tables."""
     paths = paths_of(arguments)
     overrides = [w for w in arguments.words if w not in paths]
-    speaks = jobs.launched_rank() == 0
+    speaks = launched_rank() == 0
     # an MPI launcher's terminal is a pipe to here, whatever it looks like
-    console = Console(quiet=not speaks, force_terminal=False if jobs.launched() else None)
+    console = Console(quiet=not speaks, force_terminal=False if launched() else None)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         if arguments.jobs is not None and arguments.jobs < 1:

@@ -1,26 +1,35 @@
 """Engines: where the workers live and how their rows are averaged. One file an engine.
 
 embedded   all n workers in this process, vectorised; the default
-bluefog    one worker an MPI rank, BlueFog's neighbor_allreduce
-mpi        one worker an MPI rank, plain messages by mpi4py, where BlueFog can't be built
-horovod    one worker an MPI rank, Horovod's allreduce; parallel SGD only
+bluefog    one worker a rank, BlueFog's neighbor_allreduce
+mpi        one worker a rank, plain messages by mpi4py, where BlueFog can't be built
+horovod    one worker a rank, Horovod's allreduce; parallel SGD only
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+from expograph.names import known, resolve
 
-from expograph.algorithms import Mix
-from expograph.cluster.job import Job
-from expograph.graphs.topology import Topology
+if TYPE_CHECKING:
+    from torch import Tensor
 
-ENGINES = ("embedded", "bluefog", "mpi", "horovod")
+    from expograph.algorithms import Mix
+    from expograph.cluster.group import Group
+    from expograph.graphs.topology import Topology
+
+ENGINES = {  # name -> "module:class", imported when it is asked for: each has libraries of its own
+    "embedded": "expograph.engines.embedded:Embedded",
+    "bluefog": "expograph.engines.bluefog:BlueFog",
+    "mpi": "expograph.engines.mpi:Messages",
+    "horovod": "expograph.engines.horovod:Horovod",
+}
 
 
 class Engine(Protocol):
     """What `train` asks of an engine; R is the number of ranks whose rows this process holds.
 
     Attributes:
+        topology: the schedule that it averages by.
         n: number of workers.
         ranks: the workers whose rows this process holds.
         root: whether this process measures, prints and writes.
@@ -29,42 +38,34 @@ class Engine(Protocol):
         transport: how rows travel, in words, for the run's record.
     """
 
+    topology: "Topology"
     n: int
     ranks: range
     root: bool
-    sent: Tensor
+    sent: "Tensor"
     agree_every: int
     transport: str
 
-    def mixer(self, k: int) -> Mix:
-        """The `mix` of step k: arrays of shape (R, ...) -> their rows of W(k) x."""
+    def mixer(self, k: int) -> "Mix":
+        """The `mix` of step k: arrays (R, ...) -> their rows of W(k) x; it never writes into x."""
 
-    def mean(self, x: Tensor) -> Tensor:
+    def mean(self, x: "Tensor") -> "Tensor":
         """(R, d) -> (d,), the average over all n workers. For metrics, never counted as sent."""
 
-    def gather(self, x: Tensor) -> Tensor:
+    def gather(self, x: "Tensor") -> "Tensor":
         """(R, ...) -> (n, ...), every worker's row. For metrics, never counted as sent."""
 
-    def broadcast(self, x: Tensor) -> Tensor:
+    def broadcast(self, x: "Tensor") -> "Tensor":
         """Rank 0's x, on every rank."""
 
 
-def build(name: str, topology: Topology, job: Job | None = None) -> Engine:
-    """The engine called `name` for a topology; every engine but embedded needs the job.
+def build(name: str, schedule: "Topology", group: "Group | None" = None) -> Engine:
+    """The engine called `name` for a schedule; every engine but embedded needs the group of ranks.
 
     Raises:
-        JobError: if the engine's library cannot be loaded, or the job has not n ranks.
+        ValueError: if there is no such engine.
+        JobError: if the engine's library cannot be loaded, or the group has not n ranks.
         ScheduleError: if the ranks do not agree on who sends to whom.
     """
-    if name == "embedded":
-        from expograph.engines.embedded import Embedded
-
-        return Embedded(topology)
-    # imported when asked for: each needs libraries that only the cluster environment has
-    if name == "bluefog":
-        from expograph.engines.bluefog import BlueFog as chosen
-    elif name == "horovod":
-        from expograph.engines.horovod import Horovod as chosen
-    else:
-        from expograph.engines.mpi import Messages as chosen
-    return chosen(topology, job)
+    engine = resolve(ENGINES[known("engine", name, ENGINES)])
+    return engine(schedule, group)

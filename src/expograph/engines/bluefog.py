@@ -8,7 +8,8 @@ synchronised, which returns at once.
 import torch
 from torch import Tensor
 
-from expograph.cluster.job import Job, JobError
+from expograph.cluster.launch import JobError
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.engines.ranked import Part, Ranked, Wait
 from expograph.graphs.topology import Topology
 
@@ -25,16 +26,16 @@ class BlueFog(Ranked):
     MPI where it is not, through the host's memory.
     """
 
-    def __init__(self, topology: Topology, job: Job) -> None:
-        self.bf = _bluefog(job)
+    def __init__(self, schedule: Topology, group: MpiGroup) -> None:
+        self.bf = _bluefog(group)
         place = self.bf.local_size(), self.bf.local_rank()
-        size, places = topology.local_size, job.exchange(place, "BlueFog's machines")
-        machines = places == [(size, rank % size) for rank in range(job.size)]
+        size, places = schedule.local_size, group.exchange(place, "BlueFog's machines")
+        machines = places == [(size, rank % size) for rank in range(group.size)]
         self._on_hosts = size == 1 or machines  # every server is a host
         # NCCL refuses two ranks on one GPU
-        fits = self._on_hosts and job.local_size <= torch.cuda.device_count()
+        fits = self._on_hosts and group.local_size <= torch.cuda.device_count()
         self.reads_gpu = self.bf.nccl_built() and fits
-        super().__init__(topology, job)
+        super().__init__(schedule, group)
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
         if part.exact and self.n > 2:  # two ranks exchange their rows and are done
@@ -72,13 +73,13 @@ class BlueFog(Ranked):
 
     def _awaited(self, handle: int, what: str) -> Wait:
         def finished() -> Tensor:
-            self.job.wait(lambda: self.bf.poll(handle), what)
+            self.group.wait(lambda: self.bf.poll(handle), what)
             return self.bf.synchronize(handle)
 
         return finished
 
 
-def _bluefog(job: Job):
+def _bluefog(group: MpiGroup):
     """BlueFog's torch module, initialised once a process."""
     try:
         import bluefog.torch as bf
@@ -86,12 +87,12 @@ def _bluefog(job: Job):
         cause = str(e).splitlines()[-1]
         raise JobError(f"BlueFog does not load ({cause}): `make cluster-env`") from None
     if not _started:
-        with job.waiting("BlueFog's start-up"):
+        with group.waiting("BlueFog's start-up"):
             bf.init()
         # the ranks call in the same order, so that BlueFog's rank 0 need not ask before each call
-        job.exchange(None, "BlueFog's start-up")
+        group.exchange(None, "BlueFog's start-up")
         bf.set_skip_negotiate_stage(True)
-        job.exchange(None, "BlueFog's start-up")
+        group.exchange(None, "BlueFog's start-up")
         _started.append(True)
     return bf
 

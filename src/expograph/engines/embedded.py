@@ -12,7 +12,7 @@ from expograph.algorithms import Mix, Mixed
 from expograph.graphs.mixing import Mixing, bytes_sent
 from expograph.graphs.topology import Topology
 
-Apply = Callable[[Tensor, Tensor], Tensor]  # (x, spare) -> W x, in the memory of one of the two
+Apply = Callable[[Tensor], Tensor]  # x -> W x, in memory of its own; x is kept
 
 ROWWISE_FROM = 65_536  # columns from which row by row beats gathering them, measured on CPU
 
@@ -24,20 +24,23 @@ class Embedded:
     agree_every = 1
     transport = "one process"
 
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
-        self.n = topology.n
-        self.ranks = range(topology.n)
+    def __init__(self, schedule: Topology, group: None = None) -> None:
+        """Take all workers of the schedule into this process; there is no group of ranks."""
+        self.topology = schedule
+        self.n = schedule.n
+        self.ranks = range(schedule.n)
         self.sent = torch.zeros(self.n, dtype=torch.int64)
-        self._prepared: dict[tuple | None, tuple[Apply, Tensor]] = {}
-        self._spare: dict[tuple, Tensor] = {}
+        self._prepared: dict[tuple, Apply] = {}
+        self._bytes: dict[tuple[int, int], Tensor] = {}
 
     def mixer(self, k: int) -> Mix:
         """The `mix` of step k: (n, d) arrays -> W(k) times each."""
-        W = self.topology.at(k)
+        W, period = self.topology.at(k), self.topology.period
+        place = k % period if period else None
 
         def start(*arrays: Tensor) -> Callable[[], Mixed]:
-            mixed = tuple(self._mix(W, k, x) for x in arrays)
+            self._count(W, place, sum(x[0].nbytes for x in arrays))
+            mixed = tuple(self._apply(W, place, x)(x) for x in arrays)
             return lambda: mixed if len(mixed) > 1 else mixed[0]
 
         return Mix(start)
@@ -51,34 +54,30 @@ class Embedded:
     def broadcast(self, x: Tensor) -> Tensor:
         return x
 
-    def _mix(self, W: Mixing, k: int, x: Tensor) -> Tensor:
-        kind = (x.shape, x.dtype, x.device)
-        key = (k % self.topology.period, *kind) if self.topology.period else None
-        if key in self._prepared:
-            apply, sent = self._prepared[key]
-        else:
-            apply = prepare(W, x)
-            sent = torch.from_numpy(bytes_sent(W, x.shape[1] * x.element_size()))
-            if key:
-                self._prepared[key] = apply, sent
-        self.sent += sent
-        # x is ours to overwrite, so its memory becomes the spare of the next call
-        spare = self._spare[kind] if kind in self._spare else torch.empty_like(x)
-        mixed = apply(x, spare)
-        self._spare[kind] = spare if mixed is x else x
-        return mixed
+    def _count(self, W: Mixing, place: int | None, message: int) -> None:
+        """Note what every rank sends in one call; `place` is the step in the period, if any."""
+        if place is None:
+            self.sent += torch.from_numpy(bytes_sent(W.messages, message))
+            return
+        if (place, message) not in self._bytes:
+            self._bytes[place, message] = torch.from_numpy(bytes_sent(W.messages, message))
+        self.sent += self._bytes[place, message]
+
+    def _apply(self, W: Mixing, place: int | None, x: Tensor) -> Apply:
+        if place is None:
+            return prepare(W, x)
+        key = (place, x.shape, x.dtype, x.device)
+        if key not in self._prepared:
+            self._prepared[key] = prepare(W, x)
+        return self._prepared[key]
 
 
 def prepare(W: Mixing, like: Tensor) -> Apply:
-    """The fastest way to apply W to arrays shaped, typed and placed as `like`, (n, d).
-
-    Returns:
-        (x, spare) -> W x, which overwrites x, or spare, or both; the result is one of the two.
-    """
+    """The fastest way to apply W to arrays shaped, typed and placed as `like`, (n, d)."""
     if W.n == 1:
-        return lambda x, spare: x
+        return lambda x: x
     if W.is_exact_average:
-        return lambda x, spare: x.copy_(x.mean(dim=0, keepdim=True).expand_as(x))
+        return lambda x: x.mean(dim=0, keepdim=True).expand_as(x).contiguous()
     if W.local_size > 1:
         return _by_servers(W, like)
     if W.permutation:
@@ -86,7 +85,7 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
         if like.device.type == "cpu" and like.shape[1] >= ROWWISE_FROM:
             return _along_cycles(peer, weight)
         rows = torch.from_numpy(peer).to(like.device)
-        return lambda x, spare: torch.lerp(x, x.index_select(0, rows), weight, out=spare)
+        return lambda x: torch.lerp(x, x.index_select(0, rows), weight)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         csr = torch.sparse_csr_tensor(
@@ -97,7 +96,12 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
             device=like.device,
             check_invariants=False,  # scipy has checked them
         )
-    return lambda x, spare: torch.addmm(spare, csr, x, beta=0, out=spare)
+
+    def product(x: Tensor) -> Tensor:
+        mixed = torch.empty_like(x)
+        return torch.addmm(mixed, csr, x, beta=0, out=mixed)
+
+    return product
 
 
 def _by_servers(W: Mixing, like: Tensor) -> Apply:
@@ -105,38 +109,33 @@ def _by_servers(W: Mixing, like: Tensor) -> Apply:
     n = W.between.n
     apply = prepare(W.between, like[:n])
 
-    def by_servers(x: Tensor, spare: Tensor) -> Tensor:
-        ranks = x.unflatten(0, (n, W.local_size))
-        means = torch.mean(ranks, dim=1, out=spare[:n])  # spare has 2 n rows or more
-        ranks.copy_(apply(means, spare[n : 2 * n]).unsqueeze(1).expand_as(ranks))
-        return x
+    def by_servers(x: Tensor) -> Tensor:
+        means = x.unflatten(0, (n, W.local_size)).mean(dim=1)
+        return apply(means).repeat_interleave(W.local_size, dim=0)
 
     return by_servers
 
 
 def _along_cycles(peer: np.ndarray, weight: float) -> Apply:
-    """W = (1 - weight) I + weight P in place, along the cycles of the permutation.
+    """W = (1 - weight) I + weight P, row by row along the cycles of the permutation.
 
-    Each row is read from memory once and written once: row i takes in row peer[i] before that
-    row changes, and only the first row of a cycle needs a copy.
+    Row i takes in row peer[i], which is the row that comes next: it is read from memory once and
+    found in the cache the second time.
     """
-    cycles, seen = [], np.zeros(len(peer), dtype=bool)
+    pairs, seen = [], np.zeros(len(peer), dtype=bool)
     for first in range(len(peer)):
         cycle, i = [], first
         while not seen[i]:
             seen[i] = True
             cycle.append(i)
             i = int(peer[i])
-        if len(cycle) > 1:
-            cycles.append(cycle)
+        if cycle:
+            pairs += pairwise([*cycle, cycle[0]])
 
-    def apply(x: Tensor, spare: Tensor) -> Tensor:
-        saved = spare[0]
-        for cycle in cycles:
-            saved.copy_(x[cycle[0]])
-            for i, j in pairwise(cycle):
-                x[i].lerp_(x[j], weight)
-            x[cycle[-1]].lerp_(saved, weight)
-        return x
+    def apply(x: Tensor) -> Tensor:
+        mixed = torch.empty_like(x)
+        for i, j in pairs:
+            torch.lerp(x[i], x[j], weight, out=mixed[i])
+        return mixed
 
     return apply

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from expograph.cluster.job import Job, JobError
+from expograph.cluster.launch import JobError
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.engines.ranked import Part, Ranked, Wait
 from expograph.graphs.topology import Topology
 
@@ -10,16 +11,16 @@ from expograph.graphs.topology import Topology
 class Horovod(Ranked):
     """Exact averaging only; Horovod has no neighbour exchange."""
 
-    def __init__(self, topology: Topology, job: Job) -> None:
+    def __init__(self, schedule: Topology, group: MpiGroup) -> None:
         try:
             import horovod.torch as hvd
         except (ImportError, OSError) as e:
             cause = str(e).splitlines()[-1]
             raise JobError(f"Horovod does not load ({cause}): `make cluster-env`") from None
-        with job.waiting("Horovod's start-up"):
+        with group.waiting("Horovod's start-up"):
             hvd.init()  # again does nothing
         self.hvd = hvd
-        super().__init__(topology, job)
+        super().__init__(schedule, group)
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
         if not part.exact:
@@ -27,7 +28,7 @@ class Horovod(Ranked):
         handle = self.hvd.allreduce_async(wire, name="mean", op=self.hvd.Average)
 
         def reduced() -> Tensor:
-            self.job.wait(lambda: self.hvd.poll(handle), what)
+            self.group.wait(lambda: self.hvd.poll(handle), what)
             return self.hvd.synchronize(handle)
 
         return reduced

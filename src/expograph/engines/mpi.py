@@ -7,7 +7,7 @@ import torch
 from mpi4py.MPI import IN_PLACE
 from torch import Tensor
 
-from expograph.cluster.job import Job
+from expograph.cluster.mpi_group import MpiGroup
 from expograph.engines.ranked import Part, Ranked, Wait
 from expograph.graphs.topology import Topology
 
@@ -19,17 +19,17 @@ class Messages(Ranked):
     overlap with the gradient as BlueFog's do.
     """
 
-    def __init__(self, topology: Topology, job: Job) -> None:
-        super().__init__(topology, job)
+    def __init__(self, schedule: Topology, group: MpiGroup) -> None:
+        super().__init__(schedule, group)
         self._inbox: dict[tuple, Tensor] = {}
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
-        comm = self.job.comm
+        comm = self.group.comm
         if part.exact and self.n > 2:  # two ranks exchange their rows and are done
             request = comm.Iallreduce(IN_PLACE, wire.numpy())
 
             def reduced() -> Tensor:
-                self.job.wait(request.Test, what)
+                self.group.wait(request.Test, what)
                 return wire.div_(self.n)
 
             return reduced
@@ -42,7 +42,7 @@ class Messages(Ranked):
 
         def combined() -> Tensor:
             for request in requests:
-                self.job.wait(request.Test, what)
+                self.group.wait(request.Test, what)
             mixed = wire * part.self_weight
             for row, weight in zip(inbox, part.sources.values(), strict=True):
                 mixed.add_(row, alpha=weight)

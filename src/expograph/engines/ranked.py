@@ -11,18 +11,13 @@ import torch
 from torch import Tensor
 
 from expograph.algorithms import Mix, Mixed
-from expograph.cluster.job import Job, JobError
+from expograph.cluster.group import Group
+from expograph.cluster.launch import JobError
+from expograph.graphs.checks import CHECKED_STEPS, ScheduleError
 from expograph.graphs.mixing import bytes_sent
 from expograph.graphs.topology import Topology
 
-CHECKED_STEPS = 256  # of a random schedule, which has no period to walk
-TOLERANCE = 1e-9  # on the sum of a rank's weights
-
 Wait = Callable[[], Tensor]
-
-
-class ScheduleError(JobError):
-    """The ranks do not agree on who sends to whom at a step, or weights do not sum to one."""
 
 
 class Part(NamedTuple):
@@ -58,25 +53,26 @@ class Ranked:
     agree_every = 20
     reads_gpu = False  # whether `_average` takes tensors that live on a GPU
 
-    def __init__(self, topology: Topology, job: Job) -> None:
+    def __init__(self, schedule: Topology, group: Group) -> None:
         """Check the whole schedule with the other ranks before anything is trained.
 
         Raises:
             JobError: if the job has not as many ranks as the topology.
             ScheduleError: naming step and ranks.
         """
-        if topology.n != job.size:
-            raise JobError(f"{topology.n} workers need {topology.n} ranks, the job has {job.size}")
-        self.topology, self.job = topology, job
-        self.leads = job.rank % topology.local_size == 0
-        self.n, self.ranks, self.root = topology.n, range(job.rank, job.rank + 1), job.rank == 0
+        n, rank = schedule.n, group.rank
+        if n != group.size:
+            raise JobError(f"{n} workers need {n} ranks, the job has {group.size}")
+        self.topology, self.group = schedule, group
+        self.leads = rank % schedule.local_size == 0
+        self.n, self.ranks, self.root = n, range(rank, rank + 1), rank == 0
         self._sent = 0
-        self.part = lru_cache(maxsize=topology.period or 4)(self._part)
-        self._mix = lru_cache(maxsize=topology.period or 4)(self._make_mix)
-        check_schedule(self)
+        self.part = lru_cache(maxsize=schedule.period or 4)(self._part)
+        self._mix = lru_cache(maxsize=schedule.period or 4)(self._make_mix)
+        check_messages(self)
 
     def mixer(self, k: int) -> Mix:
-        self.job.doing("step", k)
+        self.group.doing("step", k)
         return self._mix(k % self.topology.period if self.topology.period else k)
 
     def _make_mix(self, k: int) -> Mix:
@@ -84,7 +80,7 @@ class Ranked:
 
         def start(*arrays: Tensor) -> Callable[[], Mixed]:
             wire = _pack(arrays)
-            self._sent += round(part.messages * wire.nbytes)
+            self._sent += int(bytes_sent(part.messages, wire.nbytes))
             if self.n == 1:
                 return lambda: _unpack(wire, arrays)
             flat = part.exact or self.topology.local_size == 1
@@ -106,13 +102,13 @@ class Ranked:
         return "GPU memory" if self.reads_gpu else "host memory"
 
     def mean(self, x: Tensor) -> Tensor:
-        return self.job.mean(x[0], "a metric")
+        return self.group.mean(x[0], "a metric")
 
     def gather(self, x: Tensor) -> Tensor:
-        return self.job.gather(x, "a metric")
+        return self.group.gather(x, "a metric")
 
     def broadcast(self, x: Tensor) -> Tensor:
-        return self.job.broadcast(x, "the initial model")
+        return self.group.broadcast(x, "the initial model")
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
         """Start averaging the flat `wire`; the result may be in its memory."""
@@ -131,29 +127,17 @@ class Ranked:
         return averaged
 
     def _server_mean(self, wire: Tensor, what: str) -> Wait:
-        """Start averaging the flat `wire` over the ranks of this server."""
-        total = torch.empty_like(wire)
-        server = self.job.group(self.topology.local_size)
-        request = server.Iallreduce(wire.numpy(), total.numpy())
-
-        def reduced() -> Tensor:
-            self.job.wait(request.Test, what)
-            return torch.div(total, self.topology.local_size, out=wire)
-
-        return reduced
+        """The mean of the flat `wire` over the ranks of this server."""
+        server = self.group.subgroup(self.topology.local_size)
+        return lambda: server.mean(wire, what)
 
     def _from_leader(self, wire: Tensor, what: str) -> Wait:
-        """Start sending the leader's `wire` to the ranks of its server, into theirs."""
-        request = self.job.group(self.topology.local_size).Ibcast(wire.numpy(), root=0)
-
-        def received() -> Tensor:
-            self.job.wait(request.Test, what)
-            return wire
-
-        return received
+        """The leader's `wire` on every rank of its server."""
+        server = self.group.subgroup(self.topology.local_size)
+        return lambda: server.broadcast(wire, what)
 
     def _part(self, k: int) -> Part:
-        step, rank = self.topology.at(k), self.job.rank
+        step, rank = self.topology.at(k), self.group.rank
         # an exact average is one all-reduce of all ranks, with no stages
         W, size = (step, 1) if step.is_exact_average else (step.between, step.local_size)
         server, local_rank = divmod(rank, size)
@@ -164,29 +148,26 @@ class Ranked:
             self_weight=W.self_weight(server),
             sources={size * s: w for s, w in W.sources(server).items()},
             destinations=[size * s for s in W.destinations(server)],
-            messages=bytes_sent(step, step.n)[rank] / step.n,
+            messages=float(step.messages[rank]),
         )
 
 
-def check_schedule(engine: Ranked) -> None:
+def check_messages(engine: Ranked) -> None:
     """Walk the schedule's period, or the first steps of a random one, all ranks together.
 
-    A rank that waits for one that does not send to it would hang; weights that do not sum to
-    one would shrink or blow up the models.
+    A rank that waits for one that does not send to it would hang. (`graphs.checks` checks the
+    weights.)
 
     Raises:
         ScheduleError: on every rank, for the first step where it finds something.
     """
     steps = range(engine.topology.period or CHECKED_STEPS)
     own = [engine.part(k) for k in steps]
-    every = engine.job.exchange(own, "the check of the schedule")
+    every = engine.group.exchange(own, "the check of the schedule")
     name = engine.topology.name
     for k in steps:
         for rank, parts in enumerate(every):
             part = parts[k]
-            total = part.self_weight + sum(part.sources.values())
-            if abs(total - 1) > TOLERANCE:
-                raise ScheduleError(f"{name}, step {k}: weights of rank {rank} sum to {total:.9g}")
             if part.exact != every[0][k].exact:
                 raise ScheduleError(
                     f"{name}, step {k}: an all-reduce for one of ranks 0 and {rank}, not the other"
@@ -206,9 +187,9 @@ def check_schedule(engine: Ranked) -> None:
 
 
 def _pack(arrays: tuple[Tensor, ...]) -> Tensor:
-    """(1, d) arrays as one contiguous vector; a single one is not copied."""
+    """(1, d) arrays as one contiguous vector of our own: what the caller holds stays as it is."""
     if len(arrays) == 1:
-        return arrays[0][0].contiguous()
+        return arrays[0][0].clone()
     return torch.cat([x[0] for x in arrays])
 
 

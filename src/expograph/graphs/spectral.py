@@ -7,18 +7,21 @@ dense eigenvalues, large others through Lanczos or Arnoldi iterations on W - J.
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigs, eigsh, svds
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, eigsh, svds
 
-from expograph.graphs.mixing import Circulant, Mixing
+from expograph.graphs.forms import Circulant
+from expograph.graphs.mixing import Mixing
 from expograph.graphs.topology import Topology
 
+ROUNDING = 1e-13  # relative: what is left of an exact average
+POWER_STEPS = 200
 DENSE_LIMIT = 1500  # above it the cubic dense solvers lose to the iterative ones
 
 
 def is_doubly_stochastic(W: Mixing, tol: float = 1e-12) -> bool:
     """Whether entries are >= 0 and all rows and columns sum to 1: what keeps the mean fixed."""
-    sums = np.concatenate([W.csr.sum(axis=0), W.csr.sum(axis=1)])
-    return bool((W.csr.data >= 0).all() and np.allclose(sums, 1, rtol=0, atol=tol))
+    sums = np.concatenate([W.column_sums, W.row_sums])
+    return not W.has_negative and bool(np.allclose(sums, 1, rtol=0, atol=tol))
 
 
 def is_symmetric(W: Mixing, tol: float = 1e-12) -> bool:
@@ -40,9 +43,14 @@ def rho(W: Mixing) -> float:
         deviation = W.dense() - 1 / W.n
         values = np.linalg.eigvalsh(deviation) if symmetric else np.linalg.eigvals(deviation)
         return float(np.abs(values).max())
+    deviation, v0 = _deviation([W]), _start_vector(W.n)
+    if _is_zero(deviation):
+        return 0.0
     solver = eigsh if symmetric else eigs
-    v0 = _start_vector(W.n)
-    values = solver(_deviation([W]), k=1, which="LM", return_eigenvectors=False, v0=v0)
+    try:
+        values = solver(deviation, k=1, which="LM", return_eigenvectors=False, v0=v0)
+    except ArpackNoConvergence as e:
+        values = e.eigenvalues if len(e.eigenvalues) else np.array([_norm(deviation)])
     return float(np.abs(values).max())
 
 
@@ -73,8 +81,7 @@ def contraction(window: Sequence[Mixing]) -> float:
         for W in window:
             product = W.csr @ product
         return float(np.linalg.norm(product - 1 / n, ord=2))
-    norms = svds(_deviation(window), k=1, return_singular_vectors=False, v0=_start_vector(n))
-    return float(norms[0])
+    return _norm(_deviation(window))
 
 
 def window_of(topology: Topology, start: int, steps: int) -> list[Mixing]:
@@ -107,6 +114,31 @@ def _deviation(window: Sequence[Mixing]) -> LinearOperator:
 
     n = window[0].n
     return LinearOperator((n, n), matvec=forward, rmatvec=adjoint, dtype=np.float64)
+
+
+def _is_zero(operator: LinearOperator) -> bool:
+    """Whether nothing but rounding is left: Krylov methods start from what it makes of a vector."""
+    v = _start_vector(operator.shape[0])
+    return float(np.linalg.norm(operator @ v)) <= ROUNDING * float(np.linalg.norm(v))
+
+
+def _norm(operator: LinearOperator) -> float:
+    """The largest singular value, also of an operator that is zero up to rounding.
+
+    Of one that annihilates all but a few directions ARPACK finds no basis to start from; power
+    iteration then finds the largest of them.
+    """
+    v = _start_vector(operator.shape[0])
+    image = operator @ v
+    if _is_zero(operator):
+        return float(np.linalg.norm(image) / np.linalg.norm(v))
+    try:
+        return float(svds(operator, k=1, return_singular_vectors=False, v0=v)[0])
+    except ArpackError:
+        for _ in range(POWER_STEPS):
+            v = operator.rmatvec(operator @ v)
+            v /= np.linalg.norm(v)
+        return float(np.linalg.norm(operator @ v))
 
 
 def _start_vector(n: int) -> np.ndarray:

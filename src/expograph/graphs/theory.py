@@ -85,15 +85,18 @@ def noise_transient(topology: Topology, factor: float = 1.5) -> float:
     return n * (2 * float(np.mean(traces[-(period or RANDOM_STEPS) :])) / (factor - 1)) ** 2
 
 
-def transient_order(name: str, n: int) -> float:
-    """`transient_bound`'s order n^3 / (1 - rho)^2 for a topology, at one n.
+def transient_order(name: str, n: int) -> float | None:
+    """`transient_bound`'s order n^3 / (1 - rho)^2 for a topology, at one n; None without a source.
 
-    One-peer graphs take n^3 log2^2 n, the static exponential graph's order.
+    One-peer graphs take n^3 log2^2 n, the static exponential graph's order: for those of which
+    `RATES` gives it. Other time-varying graphs, such as random match, have no bound that we know.
     """
     topology = build(name, n)
     if topology.period == 1:
         return n**3 / spectral_gap(topology.at(0)) ** 2
-    return n**3 * math.log2(n) ** 2
+    if name in RATES and RATES[name].transient:
+        return n**3 * math.log2(n) ** 2
+    return None
 
 
 class Rate(NamedTuple):

@@ -5,16 +5,21 @@ period 1, time-varying ones a longer period, random ones none. Random graphs are
 address (seed, step), so every rank of a job sees the same graph without a message.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from expograph.graphs.mixing import Circulant, Hierarchical, Mixing, OnePeer, metropolis
-from expograph.names import known
+from expograph import names as spelling
+from expograph.graphs.forms import Circulant, Hierarchical, OnePeer, metropolis
+from expograph.graphs.mixing import Mixing
 from expograph.randomness import TOPOLOGY, generator
+
+HALF_RANDOM_MOST = 8192  # ranks: its pairs are drawn all at once
 
 
 @dataclass(frozen=True)
@@ -22,11 +27,12 @@ class Topology:
     """A schedule of mixing matrices over n ranks.
 
     Attributes:
-        name: as in `TOPOLOGIES`.
+        name: its one spelling, with parameters: `canonical`.
         n: number of ranks.
-        period: W(k + period) = W(k) for all k; None if the schedule is random.
+        period: W(k + period) = W(k) for all k; None if every step is drawn.
         at: step k >= 0 -> W(k). Pure: equal k gives an equal matrix.
         local_size: ranks of a server, in a row; the same as that of every W(k).
+        seed: what it was drawn with; None where nothing is random.
     """
 
     name: str
@@ -34,14 +40,15 @@ class Topology:
     period: int | None
     at: Callable[[int], Mixing]
     local_size: int = 1
+    seed: int | None = None
 
 
-def _cyclic(name: str, steps: Sequence[Mixing]) -> Topology:
-    return Topology(name, steps[0].n, len(steps), lambda k: steps[k % len(steps)])
+def _cyclic(name: str, steps: Sequence[Mixing], seed: int | None = None) -> Topology:
+    return Topology(name, steps[0].n, len(steps), lambda k: steps[k % len(steps)], seed=seed)
 
 
-def _random(name: str, n: int, at: Callable[[int], Mixing]) -> Topology:
-    return Topology(name, n, None, lru_cache(maxsize=4)(at))
+def _random(name: str, n: int, at: Callable[[int], Mixing], seed: int) -> Topology:
+    return Topology(name, n, None, lru_cache(maxsize=4)(at), seed=seed)
 
 
 def ceil_log2(n: int) -> int:
@@ -126,21 +133,26 @@ def _pairing(n: int, pairs: np.ndarray) -> OnePeer:
     return OnePeer(peer)
 
 
-def half_random(n: int, seed: int = 0) -> Topology:
+def half_random(n: int, *, seed: int = 0) -> Topology:
     """Every pair is linked with probability 1/2, drawn once and kept; Metropolis weights.
 
     Drawn again until the graph is connected, without which no averaging would reach all ranks.
+
+    Raises:
+        ValueError: for more than 8,192 ranks: 34 million pairs are drawn.
     """
+    if n > HALF_RANDOM_MOST:
+        raise ValueError(f"half_random: at most {HALF_RANDOM_MOST:,} ranks, got {n:,}")
     upper = np.stack(np.triu_indices(n, k=1), axis=1)
     for attempt in range(10_000):
         coins = generator(seed, TOPOLOGY, attempt).random(len(upper)) < 0.5
         W = metropolis(n, upper[coins])
         if connected_components(W.csr, directed=False, return_labels=False) == 1:
-            return _cyclic("half_random", [W])
+            return _cyclic("half_random", [W], seed)
     raise RuntimeError(f"half_random drew no connected graph for n = {n}, seed = {seed}")
 
 
-def random_match(n: int, seed: int = 0) -> Topology:
+def random_match(n: int, *, seed: int = 0) -> Topology:
     """At each step a fresh random matching averages in pairs, weights 1/2, 1/2.
 
     For odd n one random rank idles. Ref: the bipartite random match graph of Ying et al.
@@ -150,7 +162,7 @@ def random_match(n: int, seed: int = 0) -> Topology:
         order = generator(seed, TOPOLOGY, k).permutation(n)
         return _pairing(n, order[: n - n % 2].reshape(-1, 2))
 
-    return _random("random_match", n, at)
+    return _random("random_match", n, at, seed)
 
 
 def static_exponential(n: int) -> Topology:
@@ -168,7 +180,10 @@ def _one_peer_steps(n: int) -> list[Mixing]:
     return steps or [Circulant(n, {0: 1.0})]
 
 
-def one_peer_exponential(n: int, order: str = "cyclic", seed: int = 0) -> Topology:
+Order = Literal["cyclic", "permutation", "uniform"]
+
+
+def one_peer_exponential(n: int, *, order: Order = "cyclic", seed: int = 0) -> Topology:
     """At step k each rank averages with the one rank 2^t before it, weights 1/2, 1/2.
 
         W(k) = (I + P^(2^t)) / 2, (P x)_i = x_{i - 1 mod n}, t = order's k-th choice in 0..tau-1
@@ -196,10 +211,10 @@ def one_peer_exponential(n: int, order: str = "cyclic", seed: int = 0) -> Topolo
         return steps[generator(seed, TOPOLOGY, k).integers(tau)]
 
     at = {"permutation": permuted, "uniform": uniform}[order]
-    return _random(f"one_peer_exponential_{order}", n, at)
+    return _random(f"one_peer_exponential(order={order})", n, at, seed)
 
 
-DETERMINISTIC: dict[str, Callable[[int], Topology]] = {
+TOPOLOGIES: dict[str, Callable[..., Topology]] = {
     f.__name__: f
     for f in (
         fully_connected,
@@ -211,15 +226,62 @@ DETERMINISTIC: dict[str, Callable[[int], Topology]] = {
         static_exponential,
         one_peer_exponential,
         one_peer_hypercube,
+        half_random,
+        random_match,
     )
 }
-RANDOM: dict[str, Callable[..., Topology]] = {
-    "half_random": half_random,
-    "random_match": random_match,
-    "one_peer_exponential_permutation": partial(one_peer_exponential, order="permutation"),
-    "one_peer_exponential_uniform": partial(one_peer_exponential, order="uniform"),
+ALIASES = {  # spellings of earlier versions
+    "one_peer_exponential_permutation": "one_peer_exponential(order=permutation)",
+    "one_peer_exponential_uniform": "one_peer_exponential(order=uniform)",
 }
-TOPOLOGIES = (*DETERMINISTIC, *RANDOM)
+
+
+def _parameters(name: str) -> list[inspect.Parameter]:
+    declared = inspect.signature(TOPOLOGIES[name]).parameters.values()
+    return [p for p in declared if p.name not in ("n", "seed")]
+
+
+def parameters() -> dict[str, dict[str, Any]]:
+    """Every topology's parameters with their defaults, as its function declares them."""
+    return {name: {p.name: p.default for p in _parameters(name)} for name in TOPOLOGIES}
+
+
+def is_random(text: str) -> bool:
+    """Whether the seed decides what a topology is."""
+    return build(text, 4).seed is not None
+
+
+def explained(text: str) -> list[str]:
+    """The paragraphs of a topology's docstring, without those on arguments."""
+    name, _ = spelling.parse(canonical(text))
+    paragraphs = inspect.cleandoc(TOPOLOGIES[name].__doc__ or "").split("\n\n")
+    return [p for p in paragraphs if not p.startswith(("Args:", "Raises:", "Returns:"))]
+
+
+def names() -> tuple[str, ...]:
+    """Spellings to list: every topology, then those with a choice other than the default."""
+    others = [
+        spelling.spell(name, {p.name: choice})
+        for name in TOPOLOGIES
+        for p in _parameters(name)
+        for choice in get_args(p.annotation)
+        if choice != p.default
+    ]
+    return (*TOPOLOGIES, *others)
+
+
+def canonical(text: str) -> str:
+    """The one spelling of a topology: known names, parameters that differ from their defaults.
+
+    Raises:
+        ValueError: in one line, with the nearest right name, parameter or choice.
+    """
+    found = spelling.canonical("topology", ALIASES.get(text.strip(), text), parameters())
+    name, given = spelling.parse(found)
+    for p in _parameters(name):
+        if p.name in given and (choices := get_args(p.annotation)):
+            spelling.known(f"{p.name} of {name}", given[p.name], choices)
+    return found
 
 
 def hierarchical(topology: Topology, local_size: int) -> Topology:
@@ -239,20 +301,22 @@ def hierarchical(topology: Topology, local_size: int) -> Topology:
     def at(k: int) -> Mixing:
         return Hierarchical(topology.at(k), local_size)
 
-    return Topology(topology.name, topology.n * local_size, topology.period, at, local_size)
+    return replace(topology, n=topology.n * local_size, at=at, local_size=local_size)
 
 
-def build(name: str, n: int, seed: int = 0, local_size: int = 1) -> Topology:
-    """The topology called `name` over n ranks, or n servers; `seed` matters to random ones only.
+def build(text: str, n: int, seed: int = 0, local_size: int = 1) -> Topology:
+    """The topology spelled `text` over n ranks, or n servers; `seed` matters to random ones only.
 
     Args:
-        name: one of `TOPOLOGIES`.
+        text: a name, with parameters if wanted: "one_peer_exponential(order=uniform)".
         n: what it connects: ranks, or servers of `local_size` ranks (see `hierarchical`).
     Raises:
-        ValueError: if the name is unknown, n < 1 or local_size < 1.
+        ValueError: if the spelling is not known (see `canonical`), n < 1 or local_size < 1.
     """
     if n < 1:
         raise ValueError(f"a topology needs at least 1 rank, got {n}")
-    if known("topology", name, TOPOLOGIES) in RANDOM:
-        return hierarchical(RANDOM[name](n, seed=seed), local_size)
-    return hierarchical(DETERMINISTIC[name](n), local_size)
+    name, given = spelling.parse(canonical(text))
+    function = TOPOLOGIES[name]
+    if "seed" in inspect.signature(function).parameters:
+        given["seed"] = seed
+    return hierarchical(function(n, **given), local_size)

@@ -3,16 +3,15 @@
 Everything is computed from `topology` and `spectral`; nothing here draws.
 """
 
-import inspect
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
-from expograph.graphs.mixing import Mixing, bytes_sent
+from expograph.graphs.mixing import Mixing
 from expograph.graphs.spectral import contraction, spectral_gap, window_of
-from expograph.graphs.topology import DETERMINISTIC, RANDOM, Topology, build, ceil_log2, grid_shape
+from expograph.graphs.topology import Topology, build, ceil_log2, grid_shape
 
 NODE = 0.1  # radius of a rank's disc, in units of the circle's
 STUB = 0.55  # of the way to the next rank: how far a link around the torus is drawn
@@ -97,8 +96,7 @@ def residuals(topology: Topology, steps: int) -> pd.DataFrame:
 
 def sent_a_step(window: Sequence[Mixing]) -> float:
     """Models that the busiest rank sends a step, mean over the window, as the engines count."""
-    n = window[0].n  # for a message of n bytes the count of an all-reduce is not rounded
-    return float(np.mean([bytes_sent(W, n) for W in window], axis=0).max() / n)
+    return float(np.mean([W.messages for W in window], axis=0).max())
 
 
 def sent_in_words(window: Sequence[Mixing]) -> str:
@@ -129,11 +127,3 @@ def facts(name: str, sizes: tuple[int, ...]) -> pd.DataFrame:
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def explained(name: str) -> list[str]:
-    """The paragraphs of a topology's docstring, without those on arguments."""
-    function = DETERMINISTIC.get(name) or RANDOM[name]
-    function = function.func if isinstance(function, partial) else function
-    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-    return [p for p in paragraphs if not p.startswith(("Args:", "Raises:", "Returns:"))]

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 
 from expograph.graphs.theory import RATES
-from expograph.graphs.topology import RANDOM, TOPOLOGIES
+from expograph.graphs.topology import explained, is_random, names
 from expograph.report import charts, graphs, panels, reading
 from expograph.report.grids import cell_links, grid, published
 from expograph.report.ledger import VERDICTS, ledger
@@ -113,14 +113,14 @@ def _write(root: Path, folder: Path, configs: Path) -> None:
     render("figures", "figures", "Figures", figures=_figures(groups), charted=True)
     render("costs", "costs", "What averaging and training cost", costs=_costs(root, folder))
     render("topologies", "topologies", "Topologies")
-    for name in TOPOLOGIES:
+    for name in names():
         (folder / f"topology-{name}.svg").write_text(panels.thumbnail(name))
         render(
             "topology",
             f"topology-{name}",
             f"The {name_of(name)} graph",
-            random=name in RANDOM,
-            explained=graphs.explained(name),
+            random=is_random(name),
+            explained=explained(name),
             facts=grid(graphs.facts(name, FACTS)),
             rate=RATES.get(name),
             drawn=panels.topology(name),
@@ -149,7 +149,7 @@ class _Renderer:
         }
         self.environment.globals |= {
             "groups": groups,
-            "topologies": TOPOLOGIES,
+            "topologies": names(),
             "colours": COLOURS,
             "unavailable": UNAVAILABLE,
         }

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares, nnls
 
-from expograph.graphs.mixing import Circulant, Mixing
+from expograph.graphs.mixing import Mixing
 from expograph.graphs.topology import Topology, build, ceil_log2
 
 
@@ -97,10 +97,7 @@ def step_seconds(
         return 0.0
     if W.is_exact_average:
         return all_reduce(W.n, message, link)
-    out_degree = in_degree = int(W.out_degrees.max())
-    if not isinstance(W, Circulant):  # in which every rank hears as many as hear it
-        in_degree = int((np.diff(W.csr.indptr) - (W.csr.diagonal() != 0)).max())
-    degree = max(out_degree, in_degree)
+    degree = int(max(W.out_degrees.max(), W.in_degrees.max()))
     return (link.alpha + link.beta * message * degree) if degree else 0.0
 
 
