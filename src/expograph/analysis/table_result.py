@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from expograph.files import replace_text
+from expograph.files import DamagedFile, replace_text
 
 FILE = "table.json"
 
 
-class TableError(ValueError):
+class TableError(DamagedFile):
     """A table.json that cannot be used; its message is one line with the file's name."""
 
 
