@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from expograph.analysis.statistics import Paired, paired
+from expograph.analysis.written import name_of
 from expograph.claims import evidence
 from expograph.claims.arguments import (
     AccuracyConfig,
@@ -17,7 +18,6 @@ from expograph.claims.arguments import (
     Topology,
 )
 from expograph.claims.outcome import NotMeasured, Part, between
-from expograph.labels import name_of
 
 ACCURACY = "accuracy_averaged"
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from expograph.algorithms import ALGORITHMS, Mix, init
 from expograph.analysis.statistics import mean_interval
+from expograph.analysis.written import name_of
 from expograph.claims import evidence
 from expograph.claims.arguments import Algorithms, Folder, Nodes, Share
 from expograph.claims.outcome import NotMeasured, Part, sure
@@ -19,7 +20,6 @@ from expograph.engines.embedded import Embedded
 from expograph.graphs import theory
 from expograph.graphs.spectral import contraction, rho, window_of
 from expograph.graphs.topology import build, ceil_log2, one_peer_exponential, static_exponential
-from expograph.labels import name_of
 
 ROUNDING = 1e-12
 Dense = Annotated[int, Field(ge=2, le=512)]  # of dense linear algebra for every n up to it
@@ -195,9 +195,7 @@ def _engines_count_alike(root: Path, engines: str) -> Part:
         found = evidence.table(root / engines, "agreement", "engines-agree")
     except NotMeasured as e:
         return Part("engines", text, "not measured", str(e))
-    columns = [column.name for column in found.columns]
-    ours, theirs = columns.index("bytes"), columns.index("bytes_embedded")
-    apart = [abs(row.cells[ours].mean / row.cells[theirs].mean - 1) for row in found.rows]
+    apart = [abs(row["bytes"] / row["bytes_embedded"] - 1) for row in found.means()]
     return Part(
         "engines",
         text,

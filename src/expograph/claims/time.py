@@ -48,9 +48,9 @@ def fastest(
 def _fastest_step(folder: Path, from_elements: int) -> Part:
     times = evidence.table(folder, "times", "testbed")
     by_size: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
-    for record in times.records():
-        if record["column"] == "ms" and record["elements"] >= from_elements:
-            by_size[record["ranks"], record["elements"]][record["averaging"]] = record["mean"]
+    for row in times.means():
+        if row["elements"] >= from_elements:
+            by_size[row["ranks"], row["elements"]][row["averaging"]] = row["ms"]
     quotients = {
         elements: min(ms[name] for name in OTHERS) / ms[ONE_PEER]
         for (_, elements), ms in sorted(by_size.items())
@@ -66,7 +66,6 @@ def _fastest_step(folder: Path, from_elements: int) -> Part:
 
 def _saved(hours: TableResult, column: str) -> dict[int, float]:
     """Parallel SGD's hours over one-peer's, by the number of nodes."""
-    (place,) = (j for j, c in enumerate(hours.columns) if c.name == column)
-    by_cell = {row.labels: row.cells[place].mean for row in hours.rows}
+    by_cell = {(row["topology"], row["nodes"]): row[column] for row in hours.means()}
     sizes = sorted({nodes for _, nodes in by_cell})
     return {n: by_cell["fully_connected", n] / by_cell["one_peer_exponential", n] for n in sizes}

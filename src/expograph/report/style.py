@@ -1,10 +1,10 @@
-"""Looks of topologies and algorithms, shared by every figure; their names are in `labels`."""
+"""Looks of topologies, shared by every figure and page."""
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from expograph.labels import name_of
+from expograph.analysis.written import name_of
 
 # Okabe & Ito's palette, told apart by every kind of colour vision; one colour a topology.
 COLOURS = {
