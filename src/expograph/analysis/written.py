@@ -41,7 +41,7 @@ def name_of(value: object) -> str:
     """What a table or legend shows for a config value: "ring", "2D grid", "none"."""
     text = "none" if value is None else str(value)
     name, bracket, parameters = text.partition("(")
-    if text in NAMES or not bracket:
+    if text in NAMES or not bracket or not name.isidentifier():  # not "base(k=2)"
         return NAMES.get(text, text)
     return f"{NAMES.get(name, name)} ({parameters}"
 
