@@ -26,9 +26,9 @@ def one_line(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "extra_forbidden":
         near = closest(str(first["loc"][-1]), _fields(model, first["loc"][:-1]))
         message = "unknown key" + (f"; did you mean {near}?" if near else "")
-    elif first["type"] not in ("missing", "value_error"):
+    elif first["type"] not in ("missing", "value_error", "json_invalid"):
         message += f", got {_short(first['input'])}"
-    return f"{'.'.join(map(str, first['loc']))}: {message}"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), message)))
 
 
 def _fields(model: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
