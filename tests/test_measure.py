@@ -132,6 +132,11 @@ def test_speed_is_measured_against_the_same_computation():
     mixed = torch.stack(speed._mix_in_loop(topology, 2, rows))
     dense = torch.from_numpy(topology.at(2).dense()).float()
     torch.testing.assert_close(mixed, dense @ torch.stack(rows))
+    for problem in (
+        {"kind": "logistic", "samples": 5},
+        {"kind": "classification", "dataset": "digits", "model": "cnn", "batch_size": 4},
+    ):
+        assert min(speed.seconds_of_step(problem, 4, rounds=1)) > 0
     (one,) = ratios.tables_of([ratios.Ratio("a", 1.5, "<= 2")], 2, MADE)["ratios"].means()
     assert one["value"] == 1.5
 

@@ -136,17 +136,19 @@ def _logistic_loop(problem, topology: Topology, _: dict) -> Callable[[], None]:
 def _network_loop(problem, topology: Topology, settings: dict) -> Callable[[], None]:
     """n modules and n torch.optim.SGD, one after the other, as a straightforward script."""
     n, k = topology.n, 0
-    networks = [PLAIN[settings["model"]]() for _ in range(n)]
+    labels = torch.from_numpy(problem.dataset.train_labels)
+    networks = [PLAIN[settings["model"]](problem.images.shape) for _ in range(n)]
     optimizers = [torch.optim.SGD(net.parameters(), lr=LR, momentum=BETA) for net in networks]
 
     def step() -> None:
         nonlocal k
-        samples = torch.from_numpy(problem.batches.at(k))
+        samples = problem.batches.at(k)
         for i, (network, optimizer) in enumerate(zip(networks, optimizers, strict=True)):
-            images = problem._normalised(problem._images[samples[i]]).permute(0, 3, 1, 2)
+            (images,) = problem.images.train(samples[[i]], [])  # (B, H, W, C)
             optimizer.zero_grad()
+            logits = network(images.permute(0, 3, 1, 2))
             torch.nn.functional.cross_entropy(
-                network(images), problem._labels[samples[i]]
+                logits, labels[torch.from_numpy(samples[i])]
             ).backward()
             optimizer.step()
         with torch.no_grad():
@@ -158,15 +160,16 @@ def _network_loop(problem, topology: Topology, settings: dict) -> Callable[[], N
     return step
 
 
-def plain_cnn() -> torch.nn.Module:
-    """models.cnn in torch's own layers and NCHW layout."""
+def plain_cnn(shape: tuple[int, int, int]) -> torch.nn.Module:
+    """networks.small.cnn in torch's own layers and NCHW layout, for images of this (H, W, C)."""
+    height, width, channels = shape
     return torch.nn.Sequential(
-        torch.nn.Conv2d(1, 16, 3, stride=2, padding=1),
+        torch.nn.Conv2d(channels, 16, 3, stride=2, padding=1),
         torch.nn.ReLU(),
         torch.nn.Conv2d(16, 32, 3, stride=2, padding=1),
         torch.nn.ReLU(),
         torch.nn.Flatten(),
-        torch.nn.Linear(32 * 7 * 7, 10),
+        torch.nn.Linear(32 * -(-height // 4) * -(-width // 4), 10),
     )
 
 
