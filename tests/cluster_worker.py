@@ -20,7 +20,7 @@ from expograph.config import Run
 from expograph.data import fashion_mnist
 from expograph.engines.embedded import Embedded
 from expograph.graphs.mixing import OnePeer
-from expograph.graphs.topology import TOPOLOGIES, Topology, build, hierarchical
+from expograph.graphs.topology import Topology, build, hierarchical, names
 from expograph.problems import convex
 from expograph.runs.sweep import execute
 from expograph.runs.train import train
@@ -113,7 +113,7 @@ def mismatch(job: MpiGroup, kind: str, local_size: str) -> None:
 def alone(job: MpiGroup) -> None:
     """Every topology and algorithm with one rank trains as plain SGD, as the embedded engine."""
     for name in ("bluefog", "mpi"):
-        for topology in TOPOLOGIES:
+        for topology in names():
             for algorithm in ALGORITHMS:
                 if algorithm == "psgd" and topology != "fully_connected":
                     continue

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from expograph.algorithms import ALGORITHMS, Mix, init
+from expograph.algorithms import ALGORITHMS, Mix
+from expograph.algorithms import build as rule_of
 from expograph.engines.embedded import Embedded
-from expograph.graphs.topology import TOPOLOGIES, build
+from expograph.graphs.topology import build, names
 
 N, D, STEPS, LR, BETA = 6, 5, 12, 0.1, 0.9
 
@@ -62,19 +63,19 @@ def loop(name: str, topology, lr: float, beta: float) -> np.ndarray:
 
 
 def vectorised(name: str, topology, lr: float, beta: float) -> torch.Tensor:
-    engine = Embedded(topology)
-    state = init(torch.ones(topology.n, D, dtype=torch.float64))
+    engine, rule = Embedded(topology), rule_of(name)
+    state = rule.init(torch.ones(topology.n, D, dtype=torch.float64))
     for k in range(STEPS):
 
         def grad(x, k=k):
             rows = [gradient(i, k, row.numpy()) for i, row in enumerate(x)]
             return torch.from_numpy(np.stack(rows))
 
-        state = ALGORITHMS[name].step(state, grad, engine.mixer(k), lr, beta)
-    return state.x
+        state = rule.step(state, grad, engine.mixer(k), lr, beta)
+    return rule.model(state)
 
 
-PAIRS = [(a, t) for a in ALGORITHMS for t in TOPOLOGIES if not ALGORITHMS[a].exact or "fully" in t]
+PAIRS = [(a, t) for a in ALGORITHMS for t in names() if not rule_of(a).exact or "fully" in t]
 
 
 @pytest.mark.parametrize(("name", "topology"), PAIRS)
@@ -89,7 +90,7 @@ def test_one_worker_is_plain_sgd(name):
     """n = 1 is torch.optim.SGD; the two rules left out use the momentum in their own way."""
     ours = vectorised(name, build("fully_connected", 1), LR, BETA)[0]
     x = torch.ones(D, dtype=torch.float64, requires_grad=True)
-    momentum = BETA if ALGORITHMS[name].momentum else 0
+    momentum = BETA if rule_of(name).momentum else 0
     optimizer = torch.optim.SGD([x], lr=LR, momentum=momentum)
     for k in range(STEPS):
         x.grad = torch.from_numpy(gradient(0, k, x.detach().numpy()))
@@ -101,22 +102,23 @@ def test_one_worker_is_plain_sgd(name):
 def test_exact_averaging_is_parallel_sgd(name):
     """W = J from equal starts: vanilla DmSGD is parallel SGD, momentum or not."""
     schedule = build("fully_connected", N)
-    beta = BETA if ALGORITHMS[name].momentum else 0.0
+    beta = BETA if rule_of(name).momentum else 0.0
     ours, parallel = (vectorised(a, schedule, LR, beta) for a in (name, "psgd"))
     torch.testing.assert_close(ours, parallel)
 
 
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "star"])
-@pytest.mark.parametrize("name", [a for a in ALGORITHMS if not ALGORITHMS[a].exact])
+@pytest.mark.parametrize("name", [a for a in ALGORITHMS if not rule_of(a).exact])
 def test_the_mean_moves_as_in_parallel_sgd(name, topology):
     """With gradients that do not depend on x, the average ignores the topology."""
     fixed = torch.randn(STEPS, N, D, dtype=torch.float64)
 
     def mean_path(schedule):
-        engine, state = Embedded(schedule), init(torch.zeros(N, D, dtype=torch.float64))
+        engine, rule = Embedded(schedule), rule_of(name)
+        state = rule.init(torch.zeros(N, D, dtype=torch.float64))
         for k in range(STEPS):
             grad = lambda x, k=k: fixed[k]  # noqa: E731
-            state = ALGORITHMS[name].step(state, grad, engine.mixer(k), LR, BETA)
+            state = rule.step(state, grad, engine.mixer(k), LR, BETA)
         return state.x.mean(dim=0)
 
     torch.testing.assert_close(
@@ -125,18 +127,38 @@ def test_the_mean_moves_as_in_parallel_sgd(name, topology):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_step_leaves_its_input_state_alone_and_declares_its_message(name):
-    engine = Embedded(build("fully_connected", N))
-    state = init(torch.randn(N, D, dtype=torch.float64))
-    state = state._replace(m=torch.randn(N, D, dtype=torch.float64))
+def test_a_step_leaves_its_arguments_alone_and_declares_its_message(name):
+    engine, rule = Embedded(build("fully_connected", N)), rule_of(name)
+    state = rule.init(torch.randn(N, D, dtype=torch.float64))
+    state = type(state)(*(torch.randn_like(part) for part in state))
     before = copy.deepcopy(state)
     calls = []
 
     def start(*arrays):
         calls.append(len(arrays))
-        return engine.mixer(0).start(*arrays)
+        kept = [x.clone() for x in arrays]
+        wait = engine.mixer(0).start(*arrays)
+        assert all(torch.equal(x, y) for x, y in zip(arrays, kept, strict=True))
+        return wait
 
-    ALGORITHMS[name].step(state, lambda x: x.sin(), Mix(start), LR, BETA)
-    torch.testing.assert_close(state.x, before.x)
-    torch.testing.assert_close(state.m, before.m)
-    assert calls == [ALGORITHMS[name].vectors]
+    rule.step(state, lambda x: x.sin(), Mix(start), LR, BETA)
+    for part, was in zip(state, before, strict=True):
+        assert torch.equal(part, was)
+    assert calls == [rule.vectors]
+
+
+@pytest.mark.parametrize("name", [a for a in ALGORITHMS if rule_of(a).over_exact])
+def test_over_exact_averaging_a_rule_is_the_one_it_declares(name):
+    """From equal starts every worker's model follows the reference's."""
+    schedule, rule = build("fully_connected", N), rule_of(name)
+    beta = BETA if rule.momentum else 0.0
+    ours, theirs = (vectorised(a, schedule, LR, beta) for a in (name, rule.over_exact))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["dsgd_cta", "dsgd_awc", "dmsgd", "qg_dmsgd"])
+def test_the_others_are_their_own_reference(name):
+    """Not parallel SGD: one of its momenta, gradients or models differs at every step."""
+    schedule, beta = build("fully_connected", N), BETA if rule_of(name).momentum else 0.0
+    apart = vectorised(name, schedule, LR, beta) - vectorised("psgd", schedule, LR, beta)
+    assert rule_of(name).over_exact is None and float(apart.abs().max()) > 1e-3

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from expograph import cli
 from expograph.commands import table
-from expograph.graphs.topology import TOPOLOGIES
+from expograph.graphs.topology import names
 from expograph.runs import progress, results, tensorboard
 from expograph.runs.sweep import sweep
 
@@ -120,10 +120,10 @@ def test_completion_knows_commands_options_and_topologies(tmp_path):
         return set(subprocess.check_output(["bash", "-c", code], text=True).split())
 
     assert set(cli.COMMANDS) <= completed("expograph")
-    assert set(TOPOLOGIES) <= completed("expograph", "topology", "show")
+    assert set(names()) <= completed("expograph", "topology", "show")
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("n", [1, 2, 6, 16])
 def test_every_topology_is_drawn_in_a_terminal(name, n, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
@@ -157,8 +157,8 @@ def test_the_list_has_every_topology_once(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")  # names are whole on the narrowest terminal
     cli.main(["topology", "list", "--nodes", "8"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    lines = [line for line in lines if line and line[0] in TOPOLOGIES]
-    assert [line[0] for line in lines] == list(TOPOLOGIES)
+    lines = [line for line in lines if line and line[0] in names()]
+    assert [line[0] for line in lines] == list(names())
     by_name = {line[0]: line[1:] for line in lines}
     assert by_name["static_exponential"][:3] == ["1", "3", "0.5000"]
     assert by_name["fully_connected"][:2] == ["1", "1.75"]  # an all-reduce, 2 (n - 1) / n

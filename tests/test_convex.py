@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 
 from expograph.config import Run
 from expograph.problems.convex import Convex
+from expograph.runs.assemble import problem_of
 
 
 def make(kind: str, nodes: int = 4, seed: int = 0, **problem) -> Convex:
@@ -19,15 +20,15 @@ def make(kind: str, nodes: int = 4, seed: int = 0, **problem) -> Convex:
         lr=0.1,
         seed=seed,
     )
-    return Convex(run, range(nodes))
+    return problem_of(run, range(nodes))
 
 
 def objective(problem: Convex, x: np.ndarray) -> float:
     """f(x), written once more with numpy."""
     a, b = problem.features.numpy(), problem.labels.numpy()
     scores = a @ x
-    if problem.problem.kind == "logistic":
-        return float(np.logaddexp(0, -b * scores).mean() + problem.problem.l2 / 2 * x @ x)
+    if problem.settings.kind == "logistic":
+        return float(np.logaddexp(0, -b * scores).mean() + problem.settings.l2 / 2 * x @ x)
     return float(((scores - b) ** 2).mean() / 2)
 
 
@@ -48,7 +49,7 @@ def test_minimiser_equals_scipy(kind, heterogeneity):
 def test_gradient_is_autograd_plus_noise_of_the_stated_size(kind):
     problem = make(kind, noise=0.5)
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    losses, _ = problem._losses_and_gradients(x, problem.features, problem.labels)
+    losses, _ = problem.loss.value_and_gradient(x, problem.features, problem.labels)
     (expected,) = torch.autograd.grad(losses.sum(), x)
     x = x.detach()
     noise = [problem.gradient(x, torch.empty(4, 0), k)[1] - expected for k in range(2000)]
@@ -63,7 +64,7 @@ def test_a_rank_alone_sees_what_it_sees_among_all():
         problem={"kind": "logistic", "dim": 3, "samples": 20},
         topology="ring", nodes=4, algorithm="dsgd_atc", steps=1, lr=0.1,
     )  # fmt: skip
-    alone = Convex(run, [2])
+    alone = problem_of(run, [2])
     x = torch.randn(4, 3, dtype=torch.float64)
     for k in (0, 300, 17):
         torch.testing.assert_close(

@@ -1,6 +1,5 @@
 """The cost model against arithmetic by hand, and its fits against parameters made up here."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -13,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expograph.analysis.cost_model.assumptions import read
+from expograph.analysis.cost_model.fit import calibrated, fit, fit_cluster, fit_term
+from expograph.analysis.cost_model.held_out import FITTED_AT, all_reduce_formulas, held_out
 from expograph.analysis.cost_model.model import (
     ALL_REDUCES,
     Cluster,
     Link,
     Workload,
     averaging_seconds,
-    calibrated,
-    fit,
-    fit_cluster,
-    fit_term,
     iteration_seconds,
     iterations,
     mean_step_seconds,
     step_seconds,
     training_hours,
 )
+from expograph.analysis.table_result import load
 from expograph.config import ConfigError
 from expograph.graphs.topology import DETERMINISTIC, build
 from expograph.report.cost_figures import node_hours, speed_up_map
@@ -296,15 +295,8 @@ def test_the_hours_are_drawn_as_node_hours():
     assert drawn["fitted"] == [8.0, 8.0]
 
 
-def script():
-    spec = importlib.util.spec_from_file_location("cost_model_script", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_config_is_read():
-    given_ = script().read(CONFIG)
+    given_ = read(CONFIG)
     assert given_.workload.parameters * given_.workload.bytes_per_parameter == 102_228_128
     assert given_.cluster.gbit == 25
 
@@ -326,19 +318,59 @@ def test_a_wrong_config_is_one_line_that_names_file_and_key(tmp_path, old, new, 
     assert old in text
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(ConfigError) as caught:
-        script().read(path)
+        read(path)
     line = str(caught.value)
     assert line.startswith(f"{path}: ") and message in line and "\n" not in line
 
 
+def test_one_peer_predicts_the_others_and_a_slow_all_reduce_is_found():
+    """Times made by a link whose all-reduces take 1.5 times a ring's bytes."""
+    rows = []
+    for elements in (10_000, 1_000_000, 4_000_000):
+        message = 4 * elements
+        one_peer, ring = LINK.alpha + LINK.beta * message, LINK.alpha + 2 * LINK.beta * message
+        slow = 6 * LINK.alpha + 1.5 * 1.5 * LINK.beta * message
+        seconds = {"one-peer exponential": one_peer, "ring": ring, "BlueFog allreduce": slow}
+        rows += [(FITTED_AT, 4, elements, label, message, s) for label, s in seconds.items()]
+    columns = ["place", "ranks", "elements", "averaging", "bytes", "seconds"]
+    checked, links = held_out(pd.DataFrame(rows, columns=columns))
+    assert links[FITTED_AT, 4] == pytest.approx(LINK)
+    assert checked.loc[checked["averaging"] == "ring", "error"].abs().max() < 1e-9
+    formulas = {f.name: f for f in all_reduce_formulas(checked, links)}
+    found = formulas["ring, beta times f"]
+    assert found.slowdown == pytest.approx(1.5)
+    assert found.errors[FITTED_AT, 4] == pytest.approx(0, abs=1e-9)
+    assert formulas["ring, 2 (n - 1) (alpha + beta m / n)"].errors[FITTED_AT, 4] < -0.25
+
+
 def test_the_committed_table_follows_from_the_committed_measurements(tmp_path):
     shutil.copytree("results/bench_comm", tmp_path / "bench_comm")
+    for path in (tmp_path / "bench_comm").rglob("*"):  # its numbers come from table.json alone
+        if path.is_file() and path.name != "table.json":
+            path.unlink()
     command = [sys.executable, str(SCRIPT), "--results", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for name in ("table.csv", "heatmap.csv"):
-        made, committed = (root / "cost_model" / name for root in (tmp_path, Path("results")))
-        assert made.read_text() == committed.read_text(), f"{name}: run `make cost-model`"
+    made, committed = (load(root / "cost_model") for root in (tmp_path, Path("results")))
+    assert [t.id for t in made.tables] == [t.id for t in committed.tables]
+    for ours, theirs in zip(made.tables, committed.tables, strict=True):
+        for a, b in zip(ours.records(), theirs.records(), strict=True):
+            means = [np.nan if c["mean"] is None else c["mean"] for c in (a, b)]
+            same = pytest.approx(means[1], rel=1e-6, abs=1e-9, nan_ok=True)
+            assert means[0] == same, f"{ours.id}: run `make cost-model`"
+            assert {**a, "mean": 0} == {**b, "mean": 0}
+    heat = [root / "cost_model" / "heatmap.csv" for root in (tmp_path, Path("results"))]
+    assert heat[0].read_text() == heat[1].read_text()
+    for name in ("table.md", "table.tex", "figure_hours.svg", "figure_heatmap.pdf"):
+        assert (tmp_path / "cost_model" / name).stat().st_size > 1000
+
+
+def test_published_and_predicted_hours_are_found_by_topology_and_nodes():
+    hours = load(Path("results/cost_model"))["hours"]
+    where = {"topology": "one_peer_exponential", "nodes": 4}
+    assert hours.cell("published", **where).mean == 11.1
+    assert hours.cell("predictive", **where).mean == pytest.approx(11.1)  # calibrated on it
+    assert hours.cell("fitted", **where).mean == pytest.approx(11.1, rel=0.05)
 
 
 def test_without_measurements_the_script_says_what_makes_them(tmp_path):

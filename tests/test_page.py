@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from expograph.config import load
-from expograph.graphs.topology import TOPOLOGIES
+from expograph.graphs.topology import names
 from expograph.report import page
 from expograph.report.experiment import write_report
 from expograph.report.reading import ReportError
@@ -145,7 +145,7 @@ def test_every_link_and_asset_of_every_page_is_there(made):
     report = made / "report"
     found = pages(report)
     assert {"index.html", "claims.html", "tiny.html", "tiny-runs.html"} <= set(found)
-    assert {f"topology-{name}.html" for name in TOPOLOGIES} <= set(found)
+    assert {f"topology-{name}.html" for name in names()} <= set(found)
     for name, content in found.items():
         assert len(set(content.ids)) == len(content.ids), f"{name}: an id twice"
         assert content.headings.count("h1") == 1
@@ -172,7 +172,7 @@ def test_the_palette_is_that_of_the_figures(made):
     report = made / "report"
     style = dict(re.findall(r"--(\w+): (#\w{6});", (report / "style.css").read_text()))
     assert COLOURS.items() <= style.items()
-    for name in TOPOLOGIES:
+    for name in names():
         assert COLOURS[name] in (report / f"topology-{name}.html").read_text()
     others = set(re.findall(r'stroke="(#\w+)"', (report / "tiny.html").read_text()))
     assert others and others <= set(COLOURS.values())

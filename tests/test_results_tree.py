@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from expograph import claims
+from expograph.analysis.table_result import load
 
 RESULTS = Path("results")
 TABLES = ("table1", "table2", "table3", "table4", "convex", "iid", "momentum", "transients")
@@ -52,9 +53,28 @@ def test_figures_are_drawn_from_committed_results_alone(tmp_path):
 
 
 def test_the_ledger_rests_on_runs_that_are_listed():
-    ledger = pd.read_csv(RESULTS / "claims.csv", keep_default_na=False)
+    ledger = claims.load(RESULTS)
     known = {key for name in TABLES for key in pd.read_csv(RESULTS / name / "runs.csv")["key"]}
-    used = {key for runs in ledger["runs"] for key in runs.split()}
+    parts = [part for finding in ledger.claims for part in finding.parts]
+    used = {key for part in parts for key in part.runs}
     assert used and used <= known
-    stated = {claim.id for claim in claims.read(Path("configs/claims.toml"))}
-    assert set(ledger["claim"]) == stated and "not measured" not in set(ledger["holds"])
+    stated = [claim.id for claim in claims.read(Path("configs/claims.toml"))]
+    assert [finding.id for finding in ledger.claims] == stated
+    assert "not measured" not in {part.holds for part in parts}
+
+
+@pytest.mark.parametrize(
+    ("folder", "id", "labels"),
+    [
+        ("bench", "ratios", 1),
+        ("bench_comm/one_machine", "times", 3),
+        ("bench_comm/testbed_1gbit", "links", 1),
+        ("bench_comm/testbed_100mbit", "ratios", 3),
+        ("cost_model", "hours", 2),
+        ("dry_run", "needs", 5),
+        ("engines", "agreement", 5),
+    ],
+)
+def test_what_was_measured_of_machines_is_committed_as_data(folder, id, labels):
+    tables = load(RESULTS / folder)
+    assert len(tables[id].labels) == labels and tables[id].rows and tables.made["cpu"]

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from expograph.graphs import spectral, theory
 from expograph.graphs.mixing import Sparse
-from expograph.graphs.topology import TOPOLOGIES, build, ceil_log2, one_peer_exponential
+from expograph.graphs.topology import build, ceil_log2, names, one_peer_exponential
 
 
 def dense_rho(W: np.ndarray) -> float:
@@ -18,7 +18,7 @@ def dense_rho(W: np.ndarray) -> float:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.sampled_from(TOPOLOGIES), st.integers(2, 40), st.integers(0, 50))
+@given(st.sampled_from(names()), st.integers(2, 40), st.integers(0, 50))
 def test_rho_and_contraction_equal_dense_linear_algebra(name, n, k):
     W = build(name, n, 2).at(k)
     assert spectral.rho(W) == pytest.approx(dense_rho(W.dense()), abs=1e-9)

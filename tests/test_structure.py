@@ -8,6 +8,7 @@ import expograph
 ROOT = Path(expograph.__file__).parent
 LAYERS = [  # a package may import from the floors above its own line in this list, never below
     {"names", "files", "randomness", "memory", "step_size"},
+    {"validation"},
     {"graphs", "data", "networks", "algorithms"},
     {"cluster"},
     {"engines"},
@@ -15,6 +16,7 @@ LAYERS = [  # a package may import from the floors above its own line in this li
     {"problems"},
     {"runs"},
     {"analysis"},
+    {"measure"},
     {"claims"},
     {"report"},
     {"commands"},

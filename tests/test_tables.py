@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from expograph.analysis.written import NAMES
 from expograph.config import Table, load
 from expograph.graphs import theory
 from expograph.graphs.topology import TOPOLOGIES
 from expograph.report import tables
-from expograph.report.style import COLOURS, NAMES
+from expograph.report.style import COLOURS
 from expograph.runs.results import flatten
 
 TABLE = Table(title="t", rows=["topology"], column="nodes")

@@ -1,23 +1,30 @@
 """Topologies against networkx, closed forms, values by hand, and BlueFog if installed."""
 
+import re
+
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
-from expograph.graphs.mixing import OnePeer, bytes_sent
+from expograph.graphs.checks import ScheduleError, check_schedule
+from expograph.graphs.forms import OnePeer
+from expograph.graphs.mixing import Sparse, bytes_sent
 from expograph.graphs.topology import (
-    TOPOLOGIES,
+    Topology,
     build,
+    canonical,
     ceil_log2,
     grid_shape,
+    names,
     one_peer_exponential,
     static_exponential,
 )
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24)
-SYMMETRIC = [t for t in TOPOLOGIES if "exponential" not in t]
+SYMMETRIC = [t for t in names() if "exponential" not in t]
 sizes = st.integers(1, 60)
 
 
@@ -28,7 +35,7 @@ def neighbors(name: str, n: int) -> list[set[int]]:
 
 @settings(max_examples=90, deadline=None)
 @given(
-    st.sampled_from(TOPOLOGIES),
+    st.sampled_from(names()),
     sizes,
     st.sampled_from([1, 1, 2, 3]),
     st.integers(0, 10**9),
@@ -52,6 +59,93 @@ def test_every_step_is_doubly_stochastic_and_its_views_agree(name, n, local_size
         peer, weight = W.permutation
         rebuilt = (1 - weight) * np.eye(n) + weight * np.eye(n)[peer]
         np.testing.assert_allclose(rebuilt, dense, atol=1e-15)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(names()),
+    sizes,
+    st.sampled_from([1, 1, 2]),
+    st.integers(0, 10**9),
+    st.integers(0, 50),
+)
+def test_facts_follow_from_the_entries_whatever_the_form(name, n, local_size, seed, k):
+    """A special form answers as the general one does for the same entries."""
+    W = build(name, n, seed, local_size).at(k)
+    general = Sparse(W.csr)
+    assert W.is_exact_average == general.is_exact_average == np.allclose(W.dense(), 1 / W.n)
+    assert W.entries == general.entries == np.count_nonzero(W.dense())
+    for fact in ("in_degrees", "out_degrees", "row_sums", "column_sums"):
+        np.testing.assert_allclose(getattr(W, fact), getattr(general, fact), atol=1e-12)
+    if local_size == 1:
+        np.testing.assert_allclose(W.messages, general.messages)
+        assert (W.permutation is None) == (general.permutation is None)
+        if W.permutation:
+            weights = W.permutation[1], general.permutation[1]
+            assert weights[0] == pytest.approx(weights[1])
+            if weights[0]:
+                np.testing.assert_array_equal(W.permutation[0], general.permutation[0])
+
+
+def test_one_matrix_is_one_all_reduce_however_it_was_made():
+    """Ring and torus over three ranks are J; so is a 1/2-random graph that is complete."""
+    for name in ("fully_connected", "ring", "torus"):
+        assert build(name, 3).at(0).is_exact_average
+        np.testing.assert_allclose(build(name, 3).at(0).messages, 4 / 3)
+    complete = next(t for s in range(99) if (t := build("half_random", 3, s)).at(0).entries == 9)
+    assert complete.at(0).is_exact_average
+
+
+@pytest.mark.parametrize(
+    ("given", "canonical_spelling"),
+    [
+        ("ring", "ring"),
+        ("one_peer_exponential(order=cyclic)", "one_peer_exponential"),
+        ("one_peer_exponential( order = uniform )", "one_peer_exponential(order=uniform)"),
+        ("one_peer_exponential_permutation", "one_peer_exponential(order=permutation)"),
+    ],
+)
+def test_a_topology_has_one_spelling(given, canonical_spelling):
+    assert canonical(given) == canonical_spelling == build(given, 8, seed=1).name
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("RING", "did you mean 'ring'"),
+        ("one_peer_exponential(ordr=uniform)", "did you mean 'order'"),
+        ("one_peer_exponential(order=unifrom)", "did you mean 'uniform'"),
+        ("one_peer_exponential(order=3)", "expected str"),
+        ("ring(k=2)", "has no parameters"),
+        ("ring(", "expected name"),
+    ],
+)
+def test_a_wrong_spelling_is_one_line(given, said):
+    with pytest.raises(ValueError, match=re.escape(said)) as error:
+        canonical(given)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "needs", "said"),
+    [
+        ([[0.5, 0.4], [0.5, 0.5]], "row", "step 0: the weights that rank 0 takes in sum to 0.9"),
+        ([[0.5, 0.5], [0.4, 0.6]], "doubly", "rank 0 gives sum to 0.9"),
+        ([[0.5, 0.5], [0.4, 0.6]], "column", "column stochastic"),
+        ([[1.5, -0.5], [-0.5, 1.5]], "doubly", "negative"),
+    ],
+)
+def test_a_schedule_is_refused_for_what_an_algorithm_needs(matrix, needs, said):
+    schedule = Topology("custom", 2, 1, lambda k: Sparse(csr_array(np.array(matrix))))
+    with pytest.raises(ScheduleError, match=f"custom.*{re.escape(said)}"):
+        check_schedule(schedule, needs)
+
+
+def test_sums_of_one_side_are_enough_for_those_that_need_one():
+    only_rows = Topology("custom", 2, 1, lambda k: Sparse(csr_array([[0.5, 0.5], [0.4, 0.6]])))
+    check_schedule(only_rows, "row")
+    for name in names():
+        check_schedule(build(name, 12, seed=1))
 
 
 @settings(max_examples=30, deadline=None)
@@ -161,7 +255,7 @@ def test_half_random_is_connected_and_half_full():
             assert nx.is_connected(nx.from_numpy_array(build("half_random", n, seed).at(0).dense()))
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("name", names())
 def test_one_worker_averages_with_itself(name):
     assert build(name, 1).at(3).dense().tolist() == [[1.0]]
 
@@ -201,7 +295,7 @@ def test_equal_to_bluefog(n):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(TOPOLOGIES), st.integers(1, 12), st.integers(1, 5), st.integers(0, 50))
+@given(st.sampled_from(names()), st.integers(1, 12), st.integers(1, 5), st.integers(0, 50))
 def test_servers_are_a_kronecker_product(name, n, local_size, k):
     servers, ranks = build(name, n, seed=3), build(name, n, 3, local_size)
     inside = np.full((local_size, local_size), 1 / local_size)
@@ -210,8 +304,7 @@ def test_servers_are_a_kronecker_product(name, n, local_size, k):
     assert (ranks.n, ranks.period, ranks.local_size) == (n * local_size, servers.period, local_size)
     assert W.local_size == local_size
     exact = np.allclose(W.dense(), 1 / W.n)
-    assert W.is_exact_average <= exact
-    assert W.is_exact_average or name != "fully_connected"
+    assert W.is_exact_average == exact
 
 
 @pytest.mark.parametrize(("n", "exact"), [(2, True), (4, True), (6, False), (8, True)])
@@ -230,11 +323,13 @@ def test_one_peer_averages_exactly_over_log2_servers_steps(n, exact, local_size)
 def test_bytes_are_the_leaders():
     """By hand: 4 servers of 2; static exponential sends to 2 servers, one-peer to 1."""
     for name, each in (("static_exponential", 200), ("one_peer_exponential", 100)):
-        assert bytes_sent(build(name, 4, local_size=2).at(1), 100).tolist() == [each, 0] * 4
+        assert (
+            bytes_sent(build(name, 4, local_size=2).at(1).messages, 100).tolist() == [each, 0] * 4
+        )
     exact = build("fully_connected", 4, local_size=2).at(0)
-    assert bytes_sent(exact, 100).tolist() == [150, 0] * 4  # 2 (4 - 1) / 4 messages
-    assert bytes_sent(build("ring", 1, local_size=3).at(0), 100).tolist() == [0, 0, 0]
-    star = bytes_sent(build("star", 3, local_size=2).at(0), 10)
+    assert bytes_sent(exact.messages, 100).tolist() == [150, 0] * 4  # 2 (4 - 1) / 4 messages
+    assert bytes_sent(build("ring", 1, local_size=3).at(0).messages, 100).tolist() == [0, 0, 0]
+    star = bytes_sent(build("star", 3, local_size=2).at(0).messages, 10)
     assert star.tolist() == [20, 0, 10, 0, 10, 0]
 
 

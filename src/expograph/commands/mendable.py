@@ -3,7 +3,8 @@
 from expograph.cluster.launch import JobError
 from expograph.config import ConfigError
 from expograph.data import DataUnavailable
+from expograph.files import DamagedFile
 from expograph.graphs.checks import ScheduleError
 from expograph.report.reading import ReportError
 
-MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError, ScheduleError)
+MENDABLE = (ConfigError, DamagedFile, DataUnavailable, JobError, ReportError, ScheduleError)

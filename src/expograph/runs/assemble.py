@@ -1,7 +1,7 @@
 """From a run of a config to what `train` takes."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from expograph import algorithms, engines, problems
@@ -41,7 +41,7 @@ def assemble(run: Run, group: Group | None = None) -> Assembly:
     schedule = topology.build(run.topology, run.nodes, run.seed, run.local_size)
     engine = engines.build(run.engine, schedule, group)
     return Assembly(
-        problem=problems.build(run.problem, run.ranks, engine.ranks, run.seed, run.device),
+        problem=problem_of(run, engine.ranks),
         algorithm=algorithms.build(run.algorithm),
         schedule=schedule,
         engine=engine,
@@ -58,6 +58,11 @@ def assemble(run: Run, group: Group | None = None) -> Assembly:
 def records_of(run: Run, group: Group | None = None) -> Iterator[Record]:
     """Do a run: its records, as `train` yields them."""
     return assemble(run, group).records()
+
+
+def problem_of(run: Run, ranks: Sequence[int]) -> Problem:
+    """A run's problem, built for some of its ranks."""
+    return problems.build(run.problem, run.ranks, ranks, run.seed, run.device)
 
 
 def step_size_of(run: Run) -> StepSize:

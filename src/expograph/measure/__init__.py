@@ -1,0 +1,1 @@
+"""Measurements of machines: how fast, how much memory, and whether the engines agree."""

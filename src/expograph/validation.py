@@ -1,0 +1,46 @@
+"""What pydantic found wrong, as one line for whoever wrote the file."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from expograph.names import closest
+
+# frozen, no unknown keys, no silent conversions ("1e-3" is not a number, true is not 1), finite
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+LONGEST = 60  # characters of a wrong value that a message repeats
+
+
+def one_line(error: ValidationError, model: type[BaseModel]) -> str:
+    """`key.inner: what is wrong, got value` of one mistake.
+
+    An unknown key comes before a missing one: a misspelt key is both, and the misspelling is what
+    helps.
+
+    Args:
+        error: what validation by `model` raised.
+        model: whose keys are proposed in the place of an unknown one.
+    """
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        near = closest(str(first["loc"][-1]), _fields(model, first["loc"][:-1]))
+        message = "unknown key" + (f"; did you mean {near}?" if near else "")
+    elif first["type"] not in ("missing", "value_error", "json_invalid"):
+        message += f", got {_short(first['input'])}"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), message)))
+
+
+def _fields(model: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
+    """The keys allowed in an inner table of `model`."""
+    for key in place:
+        inner = model.model_fields[key].annotation if key in model.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

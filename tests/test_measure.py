@@ -1,0 +1,183 @@
+"""What is measured of machines becomes tables: by arithmetic, and as launched for real."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from expograph.analysis.table_result import load
+from expograph.config import Run
+from expograph.config import load as load_config
+from expograph.measure import agreement, communication, dry_run, ratios, smoke, speed
+from expograph.measure.communication_table import tables_of
+from expograph.report.communication_figure import step_times
+from expograph.report.measurements import frame_of, write
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+MADE = {"cpu": "a CPU", "cores": 2, "torch": "2", "commit": "c"}
+
+
+def measured(ranks: int = 4) -> dict:
+    """What `communication.worker` writes, of a link of 1 ms and 1 Gbit/s."""
+
+    def seconds(label: str, elements: int) -> float:
+        messages = 2 if label in ("ring", "static exponential") else 1
+        return 1e-3 + messages * 32e-9 * elements
+
+    sizes = (100_000, 1_000_000)
+    labels = [*communication.CONTENDERS, communication.MESSAGE]
+    pair = {communication.STEP: 2.0, communication.BARE: 1.0}
+    tensors = {communication.FLAT: 1.0, communication.EACH: 4.0, communication.EACH_QUEUED: 3.0}
+    content = {
+        "ranks": ranks,
+        "seconds": {size: {label: seconds(label, size) for label in labels} for size in sizes},
+        "pairs": dict.fromkeys(sizes, pair),
+        "tensors": tensors,
+    }
+    return json.loads(json.dumps(content))  # its sizes are text then
+
+
+def test_communication_times_are_compared_with_the_fitted_link_and_the_wire():
+    tables = tables_of([measured()], 1e9 / 8, "a cluster, 1 Gbit/s", MADE)
+    (link,) = tables["links"].means()
+    assert link["alpha_ms"] == pytest.approx(1) and link["gbit"] == pytest.approx(1)
+    at = {"ranks": 4, "elements": 1_000_000, "averaging": "static exponential"}
+    assert [c.name for c in tables["times"].columns] == ["ms", "predicted_ms", "wire_ms"]
+    assert tables["times"].cell("ms", **at).mean == pytest.approx(65)
+    assert tables["times"].cell("predicted_ms", **at).mean == pytest.approx(65)
+    assert tables["times"].cell("wire_ms", **at).mean == pytest.approx(64)
+    bare = tables["times"].cell("wire_ms", **{**at, "averaging": communication.BARE})
+    assert bare.mean is None
+    ratio = {"ranks": 4, "elements": 1_000_000, "measured": "one-peer / wire limit"}
+    assert tables["ratios"].cell("value", **ratio).mean == pytest.approx(33 / 32)
+    assert tables["ratios"].cell("target", **ratio).text == "<= 1.15"
+    each = {"ranks": 4, "elements": None, "measured": "ResNet-20: a call a tensor / one flat call"}
+    assert tables["ratios"].cell("value", **each).mean == 4
+
+
+def test_without_a_known_rate_nothing_is_compared_with_the_wire(tmp_path):
+    tables = tables_of([measured(2), measured(8)], None, "one machine, shared memory", MADE)
+    names = {row["measured"] for row in tables["ratios"].means()}
+    assert "one-peer / wire limit" not in names and "step / bare call" in names
+    figure = step_times(tables["times"], "one machine, shared memory")
+    assert [ax.get_title() for ax in figure.axes] == [f"{n} ranks, shared memory" for n in (2, 8)]
+    write(tables, tmp_path)
+    assert load(tmp_path) == tables
+    (line,) = [
+        line
+        for line in (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
+        if "ResNet-20: a call a tensor / one flat call" in line and line.startswith("| 8")
+    ]
+    assert [cell.strip() for cell in line.split("|")][-3:-1] == ["4.00", ">= 3"]
+
+
+def test_agreement_shows_the_worst_and_keeps_all():
+    labels = {"algorithm": "dmsgd", "ranks": 4, "local_size": 1, "bytes": 10, "bytes_embedded": 10}
+    compared = [
+        {**labels, "topology": t, "engine": e, "difference": d}
+        for t, e, d in (("ring", "mpi", 1e-7), ("star", "mpi", 3e-7), ("ring", "bluefog", 2e-7))
+    ]
+    tables = agreement.tables_of(compared, 0, "linear", MADE)
+    assert tables["worst"].cell("mpi, 4 ranks", algorithm="dmsgd").mean == 3e-7
+    where = {"topology": "star", "engine": "mpi", **labels}
+    cell = tables["agreement"].cell("difference", **where)
+    assert cell.mean == 3e-7 and not tables["agreement"].shown
+    assert "3 comparisons" in tables.notes[0] and "2 topologies" in tables.notes[0]
+
+
+def test_combinations_are_of_every_algorithm_and_some_on_servers():
+    runs = agreement.combinations(4, 0, "linear")
+    assert all(run.ranks == 4 for run in runs)
+    servers = {(r.algorithm, r.topology) for r in runs if r.local_size == 2}
+    assert ("psgd", "fully_connected") in servers and len(servers) == 5
+    assert len(agreement.combinations(4, 0, "linear", quick=True)) < len(runs)
+
+
+def test_a_dry_run_is_chosen_for_every_problem_and_counted_by_arithmetic():
+    (pair,) = dry_run.chosen([Path("configs/cifar10.toml")])
+    short = dry_run.shortened(pair[1])
+    assert (short.ranks, short.topology != "fully_connected") == (2, True)
+    facts = {"parameters": 1_000_000, "memory": 2.0, "bytes": 4e6, "step": 0.5}
+    needs = dry_run.Needs("cifar10.toml", pair[1], facts)
+    assert needs.computed == 4_000_000  # one vector of vanilla DmSGD
+    (row,) = dry_run.tables_of([needs], MADE)["needs"].means()
+    assert row["sent a step, computed (MB)"] == row["sent a step, counted (MB)"] == 4
+    assert row["config"] == "cifar10.toml" and row["model"] == "resnet56"
+
+
+def test_smoke_runs_are_three_steps_and_none_is_left_out():
+    runs = smoke.runs_of(Path("configs"))
+    assert {run.steps for run in runs} == {3}
+    assert len({run.key for run in runs}) == len(runs)
+    problems = {run.problem.kind for run in runs}
+    expected = {
+        run.problem.kind
+        for path in Path("configs").glob("*.toml")
+        if path.stem not in smoke.OTHERS
+        for run in load_config(path).runs
+        if run.engine == "embedded"
+    }
+    assert problems == expected
+
+
+def test_speed_is_measured_against_the_same_computation():
+    """The plain loop that a training step is compared with averages by the same W."""
+    topology = speed.build("random_match", 6, seed=0)
+    rows = list(torch.randn(6, 3))
+    mixed = torch.stack(speed._mix_in_loop(topology, 2, rows))
+    dense = torch.from_numpy(topology.at(2).dense()).float()
+    torch.testing.assert_close(mixed, dense @ torch.stack(rows))
+    for problem in (
+        {"kind": "logistic", "samples": 5},
+        {"kind": "classification", "dataset": "digits", "model": "cnn", "batch_size": 4},
+    ):
+        assert min(speed.seconds_of_step(problem, 4, rounds=1)) > 0
+    (one,) = ratios.tables_of([ratios.Ratio("a", 1.5, "<= 2")], 2, MADE)["ratios"].means()
+    assert one["value"] == 1.5
+
+
+def test_memory_is_counted_above_the_start():
+    """In a process as small as `make bench` is when it measures memory."""
+    measure = "memory.in_fresh_process(torch.ones, 25_000_000)[1]"
+    code = f"import torch; from expograph.measure import memory; print({measure})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 90e6 < int(done.stdout) < 150e6  # 100 MB of float32
+
+
+def test_a_run_is_shortened_to_what_its_warm_up_allows():
+    values = {
+        "problem": {"kind": "logistic", "samples": 5},
+        "topology": "ring",
+        "nodes": 16,
+        "algorithm": "dmsgd",
+        "steps": 100,
+        "warmup_steps": 50,
+        "lr": 0.1,
+    }
+    short = smoke.shortened(Run.model_validate(values))
+    assert (short.steps, short.warmup_steps, short.nodes) == (3, 2, 16)
+
+
+@pytest.mark.skipif(not (BIN / "bfrun").exists(), reason="no cluster environment")
+def test_bench_comm_measures_under_a_launcher(tmp_path):
+    words = ["--ranks", "2", "--sizes", "1000", "100000", "--rounds", "4"]
+    done = subprocess.run(
+        [sys.executable, "scripts/bench_comm.py", *words, "--results", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    tables = load(tmp_path / "bench_comm" / "one_machine")
+    averagings = {row["averaging"] for row in tables["times"].means()}
+    assert averagings >= {*communication.CONTENDERS, communication.STEP, communication.BARE}
+    assert all(row["ms"] > 0 for row in tables["times"].means())
+    assert "step / bare call" in frame_of(tables["ratios"]).to_string()
+    assert (tmp_path / "bench_comm" / "one_machine" / "figure.svg").exists()
