@@ -1,7 +1,11 @@
-"""Files that a reader sees old or new, never half-written."""
+"""Files that a reader sees old or new, never half-written, and those that cannot be used."""
 
 import os
 from pathlib import Path
+
+
+class DamagedFile(ValueError):
+    """A file that we wrote is cut short or of another form; its message is one line, file first."""
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -7,16 +7,16 @@ numbers from it. Nothing reads a rendering.
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from expograph.files import replace_text
+from expograph.files import DamagedFile, replace_text
 
 FILE = "table.json"
 
 
-class TableError(ValueError):
+class TableError(DamagedFile):
     """A table.json that cannot be used; its message is one line with the file's name."""
 
 
@@ -34,6 +34,7 @@ class Cell(_Data):
         beyond: the number, or an end of its interval, that is None lies above this.
         p: of a paired test against no difference.
         count: of how many seeds, or pairs of seeds.
+        planned: of how many it will be, while some are still to come.
         runs: keys of the runs it rests on.
         published: the number published elsewhere for this place.
         source: where the published number was read.
@@ -47,6 +48,7 @@ class Cell(_Data):
     beyond: float | None = None
     p: float | None = None
     count: int | None = None
+    planned: int | None = None
     runs: tuple[str, ...] = ()
     published: float | None = None
     source: str | None = None
@@ -60,12 +62,15 @@ class Column(_Data):
         name: its heading, plain text.
         key, value: the config key whose value the column stands for, where it does.
         format: how its numbers are written, as in Python's format().
+        published: "beside" if numbers published elsewhere stand beside its own (what a cell has
+            none of is not available), "itself" if it quotes what others published.
     """
 
     name: str
     key: str | None = None
     value: Any = None
     format: str = ".2f"
+    published: Literal["beside", "itself"] | None = None
 
 
 class Row(_Data):
@@ -84,6 +89,7 @@ class TableResult(_Data):
         labels: the keys whose values tell the rows apart, such as "topology".
         columns: of cells; the labels' own columns are not among them.
         rows: in order.
+        shown: whether renderings show it, or it is there for figures, claims and other tables.
     """
 
     id: str
@@ -91,6 +97,17 @@ class TableResult(_Data):
     labels: tuple[str, ...]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    shown: bool = True
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> Self:
+        for i, row in enumerate(self.rows):
+            if (len(row.labels), len(row.cells)) != (len(self.labels), len(self.columns)):
+                raise ValueError(
+                    f"row {i} has {len(row.labels)} labels and {len(row.cells)} cells for "
+                    f"{len(self.labels)} and {len(self.columns)}"
+                )
+        return self
 
     def cell(self, column: Any, **labels: Any) -> Cell:
         """The cell of the row with these labels, in the column of this value or name.
@@ -104,6 +121,15 @@ class TableResult(_Data):
         if len(rows) != 1 or len(places) != 1:
             raise KeyError(f"{self.id}: no one cell for {labels}, {column!r}")
         return rows[0].cells[places[0]]
+
+    def means(self) -> list[dict[str, Any]]:
+        """A flat dict a row: its labels, and each column's number by its value, else its name."""
+        names = [c.name if c.value is None else c.value for c in self.columns]
+        return [
+            dict(zip(self.labels, row.labels, strict=True))
+            | {name: cell.mean for name, cell in zip(names, row.cells, strict=True)}
+            for row in self.rows
+        ]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """A flat dict a cell: the row's labels, `column` (its value, else its name), the cell's."""
@@ -128,6 +154,9 @@ class Tables(_Data):
     tables: tuple[TableResult, ...]
     notes: tuple[str, ...] = ()
     made: Mapping[str, Any] = {}
+
+    def __contains__(self, id: str) -> bool:
+        return any(table.id == id for table in self.tables)
 
     def __getitem__(self, id: str) -> TableResult:
         """The table with this id.

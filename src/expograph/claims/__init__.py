@@ -25,7 +25,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expograph.algorithms import ALGORITHMS, Mix, init
+from expograph.analysis import transients
 from expograph.analysis.statistics import mean_interval, paired, power_law
+from expograph.analysis.transients import fitted, transient_exponent
 from expograph.config import ConfigError, Experiment, load, read_toml
 from expograph.engines.embedded import Embedded
 from expograph.graphs import theory
@@ -34,7 +36,6 @@ from expograph.graphs.topology import build, ceil_log2, one_peer_exponential, st
 from expograph.names import known
 from expograph.report.reading import csv
 from expograph.report.style import name_of
-from expograph.report.tables import fitted, transient_exponent, transients
 from expograph.runs import results
 
 ROUNDING = 1e-12
@@ -360,7 +361,8 @@ def _settles(step: Callable, lr: float, beta: float) -> bool:
 
 def _measured_transients(root: Path, config: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
     experiment, summary = _finished(root, config)
-    return transients(summary, results.curves(experiment.runs, root), experiment.table), tuple(
+    curves = results.curves(experiment.runs, root)
+    return transients.frame(transients.measure(summary, curves, experiment.table)), tuple(
         summary["key"]
     )
 

@@ -3,6 +3,7 @@
 from expograph.cluster.job import JobError
 from expograph.config import ConfigError
 from expograph.data import DataUnavailable
+from expograph.files import DamagedFile
 from expograph.report.reading import ReportError
 
-MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError)
+MENDABLE = (ConfigError, DamagedFile, DataUnavailable, JobError, ReportError)

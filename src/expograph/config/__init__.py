@@ -364,6 +364,14 @@ class Experiment(BaseModel):
     path: Path
     runs: list[Run]
     table: Table | None = None
+    scale: str = "laptop"
+    scale_of: str | None = None
+    command: str = ""
+
+    @property
+    def title(self) -> str:
+        """The table's title, or the name where there is no table."""
+        return self.table.title if self.table else self.name
 
 
 class _File(_Strict):

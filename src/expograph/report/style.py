@@ -1,40 +1,10 @@
-"""Names and looks of topologies and algorithms, shared by every table and figure."""
+"""Looks of topologies, shared by every figure and page."""
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-NAMES = {
-    "fully_connected": "fully connected",
-    "half_random": "1/2-random",
-    "random_match": "random match",
-    "static_exponential": "static exponential",
-    "one_peer_exponential": "one-peer exponential",
-    "one_peer_exponential_permutation": "one-peer exp., permuted",
-    "one_peer_exponential_uniform": "one-peer exp., sampled",
-    "one_peer_hypercube": "one-peer hypercube",
-    "grid": "2D grid",
-    "torus": "2D torus",
-    "psgd": "parallel SGD",
-    "dsgd_atc": "DSGD (ATC)",
-    "dsgd_cta": "DSGD (CTA)",
-    "dsgd_awc": "DSGD (AWC)",
-    "vanilla_dmsgd": "vanilla DmSGD",
-    "dmsgd": "DmSGD",
-    "qg_dmsgd": "QG-DmSGD",
-    "cnn": "CNN",
-    "mlp": "MLP",
-    "resnet8_bn": "ResNet-8 (batch norm)",
-    "resnet8_gn": "ResNet-8 (group norm)",
-    "resnet50": "ResNet-50",
-    "resnet56": "ResNet-56",
-    "mobilenet_v2": "MobileNet-v2",
-    "efficientnet_b0": "EfficientNet-B0",
-    "retinanet_small": "RetinaNet (small)",
-    "faster_rcnn_small": "Faster R-CNN (small)",
-    "retinanet_resnet50_fpn": "RetinaNet, ResNet-50 FPN",
-    "faster_rcnn_resnet50_fpn": "Faster R-CNN, ResNet-50 FPN",
-}
+from expograph.analysis.written import name_of
 
 # Okabe & Ito's palette, told apart by every kind of colour vision; one colour a topology.
 COLOURS = {
@@ -80,11 +50,6 @@ RC = {
 DASHES = {"fully_connected": "--", "static_exponential": "-.", "one_peer_exponential": "-"}
 
 
-def name_of(value: object) -> str:
-    """What a table or legend shows for a config value."""
-    return NAMES.get(str(value), str(value))
-
-
 def line_style(topology: str) -> dict:
     """Keyword arguments for a topology's line in any plot; one not of ours gets `OTHER`."""
     thick = topology in DASHES
@@ -94,6 +59,12 @@ def line_style(topology: str) -> dict:
         "linewidth": 1.5 if thick else 1.0,
         "label": name_of(topology),
     }
+
+
+def training_style(topology: str) -> dict:
+    """The same where a model is trained: what runs over all ranks is parallel SGD."""
+    named = {"label": name_of("psgd")} if topology == "fully_connected" else {}
+    return line_style(topology) | named
 
 
 styled = matplotlib.rc_context(RC)  # decorates what draws: text made after the axes obeys, too
