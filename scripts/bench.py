@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import torch
+from rich.console import Console
 
 from expograph.measure import memory, ratios, speed
 from expograph.memory import keep_freed_memory
-from expograph.report import measurements
+from expograph.report import rendering
+from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.provenance import provenance
 
@@ -26,8 +28,8 @@ def main() -> int:
     keep_freed_memory()
     measured = [*speed.of_mixing(), *speed.of_steps(), *of_memory]
     tables = ratios.tables_of(measured, arguments.threads, provenance())
-    measurements.write(tables, arguments.results / "bench")
-    print(measurements.frame_of(tables["ratios"]).to_string(index=False))
+    rendering.write(tables, arguments.results / "bench")
+    show(Console(), [Screen(tables["ratios"])])
     return 0
 
 

@@ -14,11 +14,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rich.console import Console
+
 from expograph.cluster.testbed import Testbed, Unavailable
 from expograph.measure import communication
 from expograph.measure.communication_table import tables_of
-from expograph.report import figures, measurements
+from expograph.report import figures, rendering
 from expograph.report.communication_figure import step_times
+from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.provenance import provenance
 
@@ -63,9 +66,9 @@ def main() -> int:
         target = f"testbed_{arguments.testbed}"
     tables = tables_of(measured, rate, where, provenance())
     folder = arguments.results / "bench_comm" / target
-    measurements.write(tables, folder)
+    rendering.write(tables, folder)
     figures.save(step_times(tables["times"], where), folder / "figure")
-    print(measurements.frame_of(tables["ratios"]).to_string(index=False))
+    show(Console(), [Screen(tables["ratios"])])
     return 0
 
 

@@ -11,14 +11,17 @@ import argparse
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
 from expograph.analysis.cost_model import study_tables
 from expograph.analysis.cost_model.assumptions import read
 from expograph.analysis.cost_model.notes import map_title
 from expograph.analysis.cost_model.study import study
 from expograph.config import ConfigError
 from expograph.files import DamagedFile, replace_text
-from expograph.report import figures, measurements
+from expograph.report import figures, rendering
 from expograph.report.cost_figures import node_hours, speed_up_map
+from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.provenance import provenance
 
@@ -37,7 +40,7 @@ def main() -> int:
         return 2
     folder = arguments.results / "cost_model"
     tables = study_tables.tables_of(found, str(arguments.config), provenance())
-    measurements.write(tables, folder)
+    rendering.write(tables, folder)
     replace_text(folder / "heatmap.csv", found.grid.to_csv(index=False, float_format="%.6g"))
     styles = {"predictive": "--", "fitted": "-"}
     figures.save(node_hours(found.hours, styles), folder / "figure_hours")
@@ -45,7 +48,7 @@ def main() -> int:
     nothing_gained = found.given.beyond.nothing_gained
     figures.save(speed_up_map(titled, nothing_gained), folder / "figure_heatmap")
     for name in ("hours", "parameters"):
-        print(measurements.frame_of(tables[name]).to_string(index=False))
+        show(Console(), [Screen(tables[name])])
     print(f"written to {folder}/: table.json, table.md, heatmap.csv, figures")
     return 0
 

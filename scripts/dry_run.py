@@ -13,7 +13,7 @@ from pathlib import Path
 
 from expograph.config import ConfigError
 from expograph.measure.dry_run import Needs, as_rank, chosen, dry_run, prepared, tables_of
-from expograph.report import measurements
+from expograph.report import rendering
 from expograph.runs import results
 from expograph.runs.provenance import provenance
 
@@ -59,7 +59,7 @@ def main() -> int:
                 flush=True,
             )
     if measured and not arguments.configs:
-        measurements.write(tables_of(measured, provenance()), arguments.results / "dry_run")
+        rendering.write(tables_of(measured, provenance()), arguments.results / "dry_run")
     print(f"{len(measured)} of {len(pairs)} ran")
     return 1 if wrong else 0
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from expograph.measure import agreement
-from expograph.report import measurements
+from expograph.report import rendering
 from expograph.runs import results
 from expograph.runs.provenance import provenance
 
@@ -55,7 +55,7 @@ def main() -> int:
             compared += found
     if not quick:
         tables = agreement.tables_of(compared, seed, model, provenance())
-        measurements.write(tables, arguments.results / "engines")
+        rendering.write(tables, arguments.results / "engines")
     return int(max(row["difference"] for row in compared) > agreement.TOLERANCE)
 
 

@@ -155,6 +155,9 @@ class Tables(_Data):
     notes: tuple[str, ...] = ()
     made: Mapping[str, Any] = {}
 
+    def __contains__(self, id: str) -> bool:
+        return any(table.id == id for table in self.tables)
+
     def __getitem__(self, id: str) -> TableResult:
         """The table with this id.
 

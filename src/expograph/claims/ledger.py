@@ -67,7 +67,7 @@ def read(path: Path) -> list[Claim]:
     Raises:
         ConfigError: one line naming file, claim and key.
     """
-    stated = read_toml(path).get("claim", [])
+    stated = read_toml(path, kind="claims").get("claim", [])
     if not isinstance(stated, list) or not stated:
         raise ConfigError(f"{path}: no [[claim]] in it")
     claims = [_claim(path, i, values) for i, values in enumerate(stated, start=1)]

@@ -10,13 +10,13 @@ import pandas as pd
 from pydantic import Field
 
 from expograph.analysis.statistics import power_law
+from expograph.analysis.transients import fitted, transient_exponent, transients
 from expograph.analysis.written import name_of
 from expograph.claims import evidence
 from expograph.claims.arguments import Exponent, TransientsConfig
 from expograph.claims.outcome import NotMeasured, Part, between, every
 from expograph.graphs import theory
 from expograph.graphs.topology import build
-from expograph.report.tables import fitted, transient_exponent, transients
 
 EXPONENTIAL = ("one_peer_exponential", "static_exponential")
 

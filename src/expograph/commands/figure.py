@@ -15,9 +15,14 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
+from expograph.analysis import table_result as tables
+from expograph.analysis import transients
 from expograph.config import ConfigError, load
+from expograph.files import DamagedFile
 from expograph.names import known
-from expograph.report import figures
+from expograph.report import figures, reading
+from expograph.report.headline import headline
+from expograph.report.reading import ReportError
 from expograph.runs import results
 
 CONSENSUS = (
@@ -34,11 +39,19 @@ ACCURACY = "test accuracy of the averaged model (%)"
 
 
 class Source(NamedTuple):
-    """A figure of an experiment: the files under the results, and what draws them."""
+    """A figure of results.
+
+    Attributes:
+        experiment: whose runs it shows.
+        files: what it reads, under the results.
+        make: what makes the files.
+        draw: the folder of the results -> the figure.
+    """
 
     experiment: str
     files: list[str]
-    draw: Callable[..., Figure]
+    make: str
+    draw: Callable[[Path], Figure]
 
 
 def factor(experiment: str) -> float:
@@ -46,33 +59,59 @@ def factor(experiment: str) -> float:
     return load(f"configs/{experiment}.toml").table.factor
 
 
+def curves(root: Path, experiment: str) -> pd.DataFrame:
+    """The curves of an experiment, means over seeds."""
+    return reading.csv(root / experiment / "curves.csv", ("step", "topology", "nodes"))
+
+
+def _headline(root: Path) -> Figure:
+    accuracy = tables.load(root / "iid")["accuracy_averaged"]
+    times = tables.load(root / TESTBED)
+    return headline(accuracy, reading.csv(root / "iid/runs.csv"), times["times"], times["links"])
+
+
+def _transients(root: Path) -> Figure:
+    measured = transients.frame(tables.load(root / "transients")[transients.MEASURED])
+    return figures.transient_growth(measured, factor("transients"))
+
+
+TESTBED = "bench_comm/testbed_1gbit"
 ALONE: dict[str, Callable[[], Figure]] = {
     "spectral_gap": figures.gap_against_nodes,
     "consensus_error": lambda: figures.consensus_error(CONSENSUS),
 }
 EXPERIMENTS = {
     "headline": Source(
-        "iid", ["iid/runs.csv", "bench_comm/testbed_1gbit/table.csv"], figures.headline
+        "iid",
+        ["iid/table.json", "iid/runs.csv", f"{TESTBED}/table.json"],
+        "make reproduce-figure FIGURE=headline` and `make testbed",
+        _headline,
     ),
     "table1_curves": Source(
         "table1",
         ["table1/curves.csv"],
-        lambda curves: figures.relative_errors(curves, "error_workers", factor("table1")),
+        "make reproduce-figure FIGURE=table1_curves",
+        lambda root: figures.relative_errors(
+            curves(root, "table1"), "error_workers", factor("table1")
+        ),
     ),
     "table2_curves": Source(
         "table2",
         ["table2/curves.csv"],
-        lambda curves: figures.training_curves(curves, "accuracy_averaged", ACCURACY),
+        "make reproduce-figure FIGURE=table2_curves",
+        lambda root: figures.training_curves(curves(root, "table2"), "accuracy_averaged", ACCURACY),
     ),
     "iid_curves": Source(
         "iid",
         ["iid/curves.csv"],
-        lambda curves: figures.training_curves(curves, "train_loss", "training loss"),
+        "make reproduce-figure FIGURE=iid_curves",
+        lambda root: figures.training_curves(curves(root, "iid"), "train_loss", "training loss"),
     ),
     "transients": Source(
         "transients",
-        ["transients/transients.csv"],
-        lambda measured: figures.transient_growth(measured, factor("transients")),
+        ["transients/table.json"],
+        "make reproduce-figure FIGURE=transients",
+        _transients,
     ),
 }
 
@@ -104,16 +143,15 @@ def run(arguments: argparse.Namespace) -> int:
             source = EXPERIMENTS[name]
             paths = [arguments.results / file for file in source.files]
             if missing := [path for path in paths if not path.exists()]:
-                testbed = missing[0].parent.name == "testbed_1gbit"
-                make = "make testbed" if testbed else f"make reproduce-figure FIGURE={name}"
-                print(f"{missing[0]} is not there: `{make}` makes it", file=sys.stderr)
+                print(f"{missing[0]} is not there: `{source.make}` makes it", file=sys.stderr)
                 continue
             try:
-                figure = source.draw(*map(pd.read_csv, paths))
-            except (ValueError, KeyError) as e:  # pandas, of a file cut short or without a column
-                raise ConfigError(
-                    f"{', '.join(map(str, paths))}: not what {name} shows: {e}"
-                ) from None
+                figure = source.draw(arguments.results)
+            except (ReportError, DamagedFile):
+                raise  # they name the file
+            except (AttributeError, KeyError, TypeError, ValueError) as e:
+                where = ", ".join(map(str, paths))
+                raise ConfigError(f"{where}: not what {name} shows: {e}") from None
         figures.save(figure, folder / name)
         drawn.append(name)
     print(f"{len(drawn)} figures in {folder}/ (PNG, SVG and PDF): {', '.join(drawn)}")

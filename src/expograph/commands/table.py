@@ -3,17 +3,19 @@
 examples:
   expograph table table2                      from the runs that are there, else as committed
   expograph table table2 --engine bluefog     of the same config on another engine
+  expograph table custom/table2/lr=0.1        of a variation, a folder of the results
   expograph table table2 --format latex > table2.tex
   expograph table --watch                     every sweep running here, redrawn as it goes (Ctrl-C)
 
-A cell whose seeds are not all there shows the mean so far: 80.69 (2 of 3). The other formats are
-the files that `train` and `sweep` write at their end.
+A cell whose seeds are not all there shows the mean so far: 80.69 (2 of 3). The other formats are of
+the table.json that `train` and `sweep` write at their end.
 """
 
 import argparse
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,23 +23,31 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from expograph.analysis.experiment import tables_of
+from expograph.analysis.table_result import FILE
+from expograph.analysis.table_result import load as load_tables
 from expograph.commands.train import name_of_results
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines import ENGINES
-from expograph.report import tables
-from expograph.report.experiment import frames_of, screen
+from expograph.report import reading, rendering
+from expograph.report.layout import visible
+from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.progress import boards
 
-FORMATS = {"markdown": "md", "latex": "tex", "csv": "csv"}
 REDRAW = 2.0  # seconds, or as long as it takes to make the table
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="table2, or configs/table2.toml")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="table2, configs/table2.toml, or a folder: custom/table2/lr=0.1",
+    )
     parser.add_argument("--engine", choices=list(ENGINES), default="embedded")
-    parser.add_argument("--format", choices=["screen", *FORMATS], default="screen")
+    parser.add_argument("--format", choices=["screen", *rendering.FORMATS], default="screen")
     parser.add_argument("--watch", action="store_true", help="redraw until the sweeps have ended")
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
 
@@ -50,42 +60,79 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("table: which? as in `expograph table table2`, or --watch")
     console, status = Console(), 0
     for name in arguments.names:
-        experiment = experiment_of(name, arguments.engine)
-        folder = arguments.results / name_of_results(experiment, [])
+        source = source_of(name, arguments)
         if arguments.format != "screen":
-            path = folder / f"table.{FORMATS[arguments.format]}"
-            if not path.exists():
-                raise ConfigError(f"{path} is not there: `expograph sweep {experiment.path}`")
-            print(path.read_text(), end="")
+            tables = load_tables(source.folder)
+            if tables is None:
+                raise ConfigError(f"{source.folder / FILE} is not there: {source.remedy}")
+            print(rendering.FORMATS[arguments.format][1](tables), end="")
             continue
-        shown = tables_of(experiment, arguments.results, folder)
-        console.print(Group(*shown))
+        shown = screens_of(source, arguments.results)
+        show(console, shown)
         if not shown:
             status = 1
-            print(f"{name}: no runs yet: `expograph sweep {experiment.path}`", file=sys.stderr)
+            print(f"{name}: no runs yet: {source.remedy}", file=sys.stderr)
     return status
 
 
-def experiment_of(name: str, engine: str = "embedded") -> Experiment:
-    """The experiment of a config, given by its path or by its name alone."""
-    path = name if name.endswith(".toml") else f"configs/{name}.toml"
-    return load(path, [] if engine == "embedded" else [f"engine={engine}"])
+class Source(NamedTuple):
+    """Where tables come from.
+
+    Attributes:
+        name: of the folder under the results.
+        folder: with the table.json.
+        experiment: whose runs may say more than table.json does; None if it is not known.
+    """
+
+    name: str
+    folder: Path
+    experiment: Experiment | None
+
+    @property
+    def remedy(self) -> str:
+        """What makes the tables."""
+        path = self.experiment.path if self.experiment else "..."
+        return f"`expograph sweep {path}`"
 
 
-def tables_of(experiment: Experiment, root: Path, folder: Path | None = None) -> list[Table]:
-    """The tables as far as there are runs under `root`, else those in `folder`."""
-    if experiment.table is None:
-        return []
-    summary = results.summary(experiment.runs, root)
-    if (summary["status"] != "missing").any():
-        pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
-        by_key = {} if pivots else results.curves(experiment.runs, root)
-        frames, _ = frames_of(experiment, summary, by_key, tables.live_cell)
-    elif folder and (folder / "table.csv").exists():
-        frames = tables.read(folder / "table.csv")
-    else:
-        frames = {}
-    return [screen(f"{experiment.name}: {heading}", frame) for heading, frame in frames.items()]
+def source_of(name: str, arguments: argparse.Namespace) -> Source:
+    """A config by its path or name, or a folder of the results: custom/table2/lr=0.1.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    root, engine = arguments.results, arguments.engine
+    path = Path(name if name.endswith(".toml") else f"configs/{name}.toml")
+    folders = [folder for folder in (root / name, Path(name)) if folder.is_dir()]
+    if folders and not path.is_file():
+        found = Source(folders[0].name, folders[0], experiment_in(folders[0]))
+        within = folders[0].is_relative_to(root)
+        return found._replace(name=str(folders[0].relative_to(root))) if within else found
+    experiment = load(path, [] if engine == "embedded" else [f"engine={engine}"])
+    folder = name_of_results(experiment, [])
+    return Source(folder, root / folder, experiment)
+
+
+def experiment_in(folder: Path) -> Experiment | None:
+    """The experiment, with its overrides, that wrote a folder of the results, if it says so."""
+    made = reading.record(folder / "provenance.json")
+    config, overrides = made.get("config"), made.get("overrides")
+    if overrides is None or not Path(str(config)).is_file():
+        return None
+    return load(config, overrides)
+
+
+def screens_of(source: Source, root: Path) -> list[Screen]:
+    """The tables as far as there are runs under `root`, else those of the folder."""
+    experiment, tables = source.experiment, None
+    if experiment and experiment.table:
+        summary = results.summary(experiment.runs, root)
+        if (summary["status"] != "missing").any():
+            pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
+            curves = {} if pivots else results.curves(experiment.runs, root)
+            tables = tables_of(experiment, summary, curves, live=True)
+    tables = tables or load_tables(source.folder)
+    return [Screen(table, source.name) for table in (visible(tables) if tables else [])]
 
 
 def watch(arguments: argparse.Namespace) -> int:
@@ -114,7 +161,18 @@ def screens(arguments: argparse.Namespace, running: list[dict]) -> list[Renderab
             line = Table.grid(padding=(0, 1))
             line.add_row(bar, f"{one['step']}/{one['steps']}", Text(one["run"]))
             shown.append(line)
-    names = arguments.names or list(dict.fromkeys(c for b in running for c in b["configs"]))
-    for name in names:
-        shown += tables_of(experiment_of(name, arguments.engine), arguments.results)[:1]
+    if arguments.names:
+        sources = [source_of(name, arguments) for name in arguments.names]
+    else:
+        sources = [source for board in running for source in sources_on(board, arguments.results)]
+    for source in {source.name: source for source in sources}.values():
+        shown += screens_of(source, arguments.results)[:1]
     return shown
+
+
+def sources_on(board: dict, root: Path) -> list[Source]:
+    """The experiments of a running sweep, with its overrides."""
+    overrides = board.get("overrides", [])
+    experiments = [load(path, overrides) for path in board["configs"]]
+    names = [name_of_results(experiment, overrides) for experiment in experiments]
+    return [Source(name, root / name, e) for name, e in zip(names, experiments, strict=True)]

@@ -33,6 +33,7 @@ from expograph.config import ConfigError, Experiment, Run, load
 from expograph.data import DataUnavailable
 from expograph.memory import keep_freed_memory
 from expograph.report.experiment import write_report
+from expograph.report.screen import show
 from expograph.runs import results
 from expograph.runs.progress import SweepProgress
 from expograph.runs.sweep import Outcome, cost, execute_all, is_known, sweep
@@ -205,8 +206,7 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(outcome.describe())
     for experiment in experiments:
         name = name_of_results(experiment, overrides)
-        for text in write_report(experiment, arguments.results, name):
-            console.print(text)
+        show(console, write_report(experiment, arguments.results, name))
     for run, cause in outcome.failed:
         print(f"failed: {run.label}: {cause}", file=sys.stderr)
     return 1 if outcome.failed else 0

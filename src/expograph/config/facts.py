@@ -50,6 +50,17 @@ def algorithm(spelling: str) -> AlgorithmFacts:
     return ALGORITHMS[names.known("algorithm", names.parse(spelling)[0], ALGORITHMS)]
 
 
+def over_exact(spelling: str) -> str:
+    """The algorithm whose runs over `fully_connected` are an algorithm's reference."""
+    found = algorithm(spelling).over_exact
+    return spelling if found == names.parse(spelling)[0] else found
+
+
+def is_reference(spelling: str, topology: str) -> bool:
+    """Whether such runs are what others are compared with."""
+    return topology == "fully_connected" and over_exact(spelling) == spelling
+
+
 @dataclass(frozen=True)
 class ProblemFacts:
     """A kind of problem of `expograph.problems`.

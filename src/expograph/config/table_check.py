@@ -4,7 +4,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from expograph.config.errors import ConfigError
-from expograph.config.facts import METRICS, OVER_PSGD, PROBLEMS, algorithm, gives
+from expograph.config.facts import (
+    METRICS,
+    OVER_PSGD,
+    PROBLEMS,
+    gives,
+    is_reference,
+    over_exact,
+)
 from expograph.config.schema import ExperimentFile, Run, Table
 from expograph.config.toml import published_numbers, read_toml
 from expograph.names import known
@@ -52,18 +59,22 @@ def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
     if (metric := table.metrics[0]).endswith(OVER_PSGD):
         plain = metric.removesuffix(OVER_PSGD)
         raise ConfigError(f"{path}: table.metrics: transients are of {plain!r} itself")
-    references = {_place(run, table): run for run in runs if algorithm(run.algorithm).exact}
-    others = [run for run in runs if not algorithm(run.algorithm).exact]
+    references = {
+        (run.algorithm, *_place(run, table)): run
+        for run in runs
+        if is_reference(run.algorithm, run.topology)
+    }
+    others = [run for run in runs if not is_reference(run.algorithm, run.topology)]
     if not others:
         raise ConfigError(f"{path}: table.kind: transients need runs beside parallel SGD")
     for run in others:
-        reference = references.get(_place(run, table))
+        reference = references.get((over_exact(run.algorithm), *_place(run, table)))
         if reference is None:
             continue  # the table says so
         if reference.steps < run.steps:
             raise ConfigError(
                 f"{path}: table.kind: {run.topology} over {run.nodes} nodes takes {run.steps} "
-                f"steps, its reference, parallel SGD, only {reference.steps}: give it as many"
+                f"steps, its reference {reference.algorithm} only {reference.steps}: give it as many"
             )
         ours, theirs = (r.evaluate_every or r.steps for r in (run, reference))
         if ours % theirs:

@@ -11,14 +11,14 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.collections import EllipseCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from expograph.analysis.statistics import mean_interval
-from expograph.engines.embedded import Embedded
+from expograph.analysis.consensus import consensus_errors
+from expograph.analysis.transients import fitted, transient_exponent
+from expograph.config.facts import is_reference, over_exact
 from expograph.graphs import theory
 from expograph.graphs.spectral import averages_exactly, spectral_gap
 from expograph.graphs.topology import Topology, build, ceil_log2
@@ -28,11 +28,10 @@ from expograph.report.style import (
     TEXT,
     legend_below,
     line_style,
-    name_of,
     new_figure,
     styled,
+    training_style,
 )
-from expograph.report.tables import fitted, transient_exponent
 
 STATIC = ("ring", "star", "grid", "torus", "hypercube", "half_random", "static_exponential")
 GAP = r"spectral gap $1-\rho$"
@@ -61,19 +60,6 @@ def gap_against_nodes(sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128, 256, 512
     right.set(xlabel="nodes $n$", ylabel=GAP, title="static exponential graph")
     right.legend()
     return figure
-
-
-def consensus_errors(topology: Topology, steps: int, dim: int) -> np.ndarray:
-    """|x(k) - x_bar| / |x(0) - x_bar| for k = 0 ... steps from N(0, 1) rows; 1e-16 is exact.
-
-    Of the embedded engine, with models of `dim` numbers; (steps + 1,).
-    """
-    x = torch.from_numpy(np.random.default_rng(0).standard_normal((topology.n, dim)))
-    engine, errors = Embedded(topology), []
-    for k in range(steps + 1):
-        errors.append(float((x - x.mean(dim=0)).norm()))
-        x = engine.mixer(k)(x)
-    return np.maximum(np.array(errors) / errors[0], 1e-16)
 
 
 @styled
@@ -204,7 +190,7 @@ def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = 
     for ax, n in zip(axes, sizes, strict=True):
         at_n = curves[(curves["nodes"] == n) & curves[metric].notna() & (curves["step"] > 0)]
         for topology, group in at_n.groupby("topology", sort=False):
-            style = _style(topology)
+            style = training_style(topology)
             # a line of one point would show nothing
             ax.plot(group["step"], group[metric], marker="." * (len(group) == 1), **style)
             if f"{metric}_half_width" in group and not log:
@@ -224,7 +210,7 @@ def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = 
 
 @styled
 def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
-    """Seed-averaged error of each topology over that of parallel SGD; a panel for each n.
+    """Seed-averaged error of each topology over that of its reference; a panel for each n.
 
     The transient iterations end where a line stays below `factor`, which is drawn.
     """
@@ -232,10 +218,13 @@ def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
     figure, axes = new_figure(len(sizes), height=2.6)
     for ax, n in zip(axes, sizes, strict=True):
         at_n = curves[(curves["nodes"] == n) & (curves["step"] > 0)]
-        reference = at_n[at_n["algorithm"] == "psgd"].set_index("step")[metric]
-        for topology, group in at_n[at_n["algorithm"] != "psgd"].groupby("topology", sort=False):
-            ratio = group.set_index("step")[metric] / reference
-            ax.loglog(ratio, **_style(topology))
+        pairs = zip(at_n["algorithm"], at_n["topology"], strict=True)
+        exact = pd.Series([is_reference(*pair) for pair in pairs], index=at_n.index)
+        references = dict(iter(at_n[exact].groupby("algorithm")))
+        for (topology, name), group in at_n[~exact].groupby(["topology", "algorithm"], sort=False):
+            if over_exact(name) in references:
+                reference = references[over_exact(name)].set_index("step")[metric]
+                ax.loglog(group.set_index("step")[metric] / reference, **training_style(topology))
         ax.axhline(factor, color="black", linestyle="--", linewidth=1, label=f"{factor:g}")
         ax.set(xlabel="step", title=f"{n} nodes")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -247,61 +236,11 @@ def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
 
 
 @styled
-def headline(runs: pd.DataFrame, times: pd.DataFrame) -> Figure:
-    """What the paper is about in two panels: accuracy against messages a step, and a step's time.
-
-    Args:
-        runs: runs.csv of an experiment with one-peer runs; those on the most nodes are shown.
-        times: table.csv of a virtual cluster's `bench_comm`; its largest message is shown.
-    """
-    figure, (left, right) = new_figure(2, height=1.9)
-    most = runs[(runs["nodes"] == runs["nodes"].max()) & (runs["status"] == "done")]
-    largest = times[times["elements"] == times["elements"].max()].set_index("averaging")
-    if missing := {*HEADLINE} - {*most["topology"]} or {*HEADLINE.values()} - {*largest.index}:
-        raise ValueError(f"nothing of {', '.join(sorted(missing))} to show")
-    message = most.loc[most["topology"] == "one_peer_exponential", "bytes_sent_max"].mean()
-    for row, (topology, averaging) in enumerate(HEADLINE.items()):
-        group, style = most[most["topology"] == topology], _style(topology)
-        found = mean_interval(group["accuracy_averaged"].to_numpy())
-        line = {"fmt": "o", "color": style["color"], "ms": 5, "capsize": 3}
-        left.errorbar(found.mean, row, xerr=found.half_width, **line)
-        time = largest.loc[averaging, "ms"]
-        right.barh(row, time, color=style["color"], height=0.6)
-        right.text(time, row, f" {time:.0f}", va="center", fontsize=7)
-    sent = most.groupby("topology")["bytes_sent_max"].mean() / message  # one-peer sends one a step
-    names = [f"{_style(t)['label']}, sends {sent[t]:.2g}" for t in HEADLINE]
-    names[0] += " model a step"
-    left.set(xlabel="test accuracy (%)", title=f"{runs['nodes'].max()} workers, equal steps")
-    wire = largest.loc["one-peer exponential", "wire_ms"]
-    right.axvline(wire, ymax=0.9, color="black", linestyle="--", linewidth=1)
-    right.text(wire, -0.62, "wire, one message", ha="center", fontsize=7)
-    right.set(
-        xlabel="time of an averaging step (ms)",
-        xlim=(0, 1.12 * largest["ms"][[*HEADLINE.values()]].max()),
-    )
-    ranks, gbit, elements = largest[["ranks", "gbit", "elements"]].iloc[0]
-    right.set_title(f"{ranks:.0f} hosts, {gbit:.0f} Gbit/s, {elements / 1e6:g} million parameters")
-    for ax, shown in ((left, names), (right, ["", "", "", ""])):
-        ax.set_yticks(range(len(HEADLINE)), shown)
-        ax.set_ylim(3.5, -1)
-        ax.grid(axis="y", visible=False)
-    return figure
-
-
-HEADLINE = {  # topology -> what `bench_comm` calls its averaging
-    "one_peer_exponential": "one-peer exponential",
-    "static_exponential": "static exponential",
-    "ring": "ring",
-    "fully_connected": "Horovod allreduce",
-}
-
-
-@styled
 def transient_growth(measured: pd.DataFrame, factor: float) -> Figure:
     """Transient iterations against n on logarithmic axes, with their fitted exponents.
 
     Args:
-        measured: `tables.transients` of an experiment; bars are its bootstrap intervals.
+        measured: `transients.frame` of an experiment; bars are its bootstrap intervals.
         factor: of its definition, for the axis.
     """
     figure, (ax,) = new_figure(height=3)
@@ -321,13 +260,6 @@ def transient_growth(measured: pd.DataFrame, factor: float) -> Figure:
     ax.set_ylabel(f"steps until within\n{factor:g} x parallel SGD")
     legend_below(figure, ax)
     return figure
-
-
-def _style(topology: str) -> dict:
-    style = line_style(topology)
-    if topology == "fully_connected":
-        style["label"] = name_of("psgd")
-    return style
 
 
 def save(figure: Figure, path: Path) -> None:

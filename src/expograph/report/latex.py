@@ -4,16 +4,14 @@ A document needs booktabs, which tabulars are ruled with, and nothing else.
 """
 
 import re
-import textwrap
 from collections.abc import Iterable
 
-import pandas as pd
+from expograph.analysis.table_result import TableResult, Tables
+from expograph.report.layout import layout, one_line, split, visible
 
 # What one line holds at \footnotesize in a text 5.5 inches wide: NeurIPS's; ICML's has 6.75.
 CHARACTERS = 96
 GAP = 2  # characters, as wide as the space between columns
-LONGEST = 32  # characters of a cell's line
-NO_BREAK = "\u00a0"
 
 FORMULAS = {  # the longer ones first
     "n^3 rho^4/(1-rho)^2": r"$n^3\rho^4/(1-\rho)^2$",
@@ -57,61 +55,25 @@ def escaped(text: object) -> str:
     return "{}" + made if made.startswith(("[", "*")) else made
 
 
-def snippet(heading: str, frame: pd.DataFrame) -> str:
-    """A table as booktabs tabulars: more than one, its first columns repeated, where it is wide.
+def snippet(table: TableResult) -> str:
+    """A table as booktabs tabulars: more than one, its labels repeated, where it is wide.
 
-    Args:
-        heading: goes into a comment: captions are the document's.
-        frame: the cells as plain text; long ones, and column names, get several lines.
+    Its heading goes into a comment: captions are the document's. Long cells, and column names, get
+    several lines.
     """
-    shown = [_lines(frame.iloc[:, j], name) for j, name in enumerate(frame.columns)]
-    widths = [max(len(line) for cell in cells for line in cell) + GAP for cells in shown]
-    labels = _labels(frame)
-    blocks = _blocks(widths[labels:], CHARACTERS - sum(widths[:labels]))
-    tabulars = [_tabular([*shown[:labels], *(shown[labels + j] for j in b)]) for b in blocks]
+    text = layout(table)
+    tabulars = [_tabular(block) for block in split(text, CHARACTERS, GAP, _WHOLE)]
     body = "\n\\par\\medskip\\noindent\n".join(tabulars)
-    comment = " ".join(heading.split())
     return (
-        f"% {comment}\n{{\\footnotesize\\setlength{{\\tabcolsep}}{{4pt}}\\noindent\n{body}\\par}}\n"
+        f"% {text.heading}\n"
+        f"{{\\footnotesize\\setlength{{\\tabcolsep}}{{4pt}}\\noindent\n{body}\\par}}\n"
     )
 
 
-def _labels(frame: pd.DataFrame) -> int:
-    """How many of the first columns tell the rows apart; 1 if none do."""
-    for count in range(1, frame.shape[1]):
-        if not frame.iloc[:, :count].duplicated().any():
-            return count
-    return 1
-
-
-def _blocks(widths: list[int], room: int) -> list[list[int]]:
-    """The columns in as few blocks as fit the room, and these about equally wide."""
-
-    def filled(room: int) -> list[list[int]]:
-        blocks, used = [[]], 0
-        for j, width in enumerate(widths):
-            if blocks[-1] and used + width > room:
-                blocks, used = [*blocks, []], 0
-            blocks[-1].append(j)
-            used += width
-        return blocks
-
-    fewest = len(filled(room))
-    narrower = (filled(r) for r in range(room))
-    return next((blocks for blocks in narrower if len(blocks) == fewest), filled(room))
-
-
-def _lines(column: pd.Series, name: str) -> list[list[str]]:
-    """The lines of a column's name and of its cells; the name is no wider than it must be."""
-    cells = [_wrapped(cell, LONGEST) for cell in column]
-    widest = max((len(line) for cell in cells for line in cell), default=0)
-    return [_wrapped(name, max(widest, 14)), *cells]
-
-
-def _wrapped(text: object, width: int) -> list[str]:
-    whole = _WHOLE.sub(lambda found: found[0].replace(" ", NO_BREAK), str(text))
-    lines = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
-    return [line.replace(NO_BREAK, " ") for line in lines] or [""]
+def document(tables: Tables) -> str:
+    """All tables of a folder, one below the other."""
+    snippets = map(snippet, visible(tables))
+    return "\n\\bigskip\n".join([f"% {one_line(tables.title)}", *snippets])
 
 
 def _tabular(columns: list[list[list[str]]]) -> str:

@@ -1,58 +1,91 @@
-"""The ledger of claims, for its page: claims.csv with the statements and the runs behind it."""
+"""The ledger of claims, for its page: claims.json with links to the runs behind it."""
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from expograph.report import reading
 from expograph.report.reading import Group, ReportError, Scale
 
-VERDICTS = ("reproduced", "partly", "undecided", "not reproduced", "not measured")
+FILE = "claims.json"
+Verdict = Literal["reproduced", "partly", "undecided", "not reproduced", "not measured"]
+VERDICTS = get_args(Verdict)
 
 
-def ledger(root: Path, configs: Path, groups: list[Group]) -> list[dict[str, Any]]:
-    """The ledger: each claim with its parts, and links to the runs they rest on."""
-    path = root / "claims.csv"
-    columns = ("claim", "verdict", "part", "holds", "evidence", "runs")
-    found = reading.csv(path, columns, dtype=str, keep_default_na=False)
-    stated = reading.statements(configs / "claims.toml")
-    if found is None:
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class _Part(_Data):
+    text: str
+    holds: str
+    evidence: str
+    runs: tuple[str, ...] = ()
+
+
+class _Claim(_Data):
+    id: str
+    statement: str
+    source: str
+    verdict: Verdict
+    config: str | None = None
+    parts: tuple[_Part, ...]
+
+
+class _Ledger(_Data):
+    claims: tuple[_Claim, ...]
+
+
+def ledger(root: Path, groups: list[Group]) -> list[dict[str, Any]]:
+    """The ledger: each claim with its parts, and links to the runs they rest on.
+
+    Raises:
+        ReportError: claims.json is damaged; one line.
+    """
+    path = root / FILE
+    text = reading.text(path)
+    if text is None:
         return []
+    try:
+        claims = _Ledger.model_validate_json(text).claims
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ReportError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
     homes: dict[str, list[Scale]] = {}
     for scale in (s for g in groups for s in g.scales if s.runs is not None):
         for key in scale.runs["key"]:
             homes.setdefault(key, []).append(scale)
-    entries = []
-    for id, parts in found.groupby("claim", sort=False):
-        (verdict, *other) = parts["verdict"].unique()
-        if other or verdict not in VERDICTS:
-            raise ReportError(f"{path}: claim {id}: verdicts {', '.join([verdict, *other])}")
-        about = stated.get(id, {})
-        config = about.get("with", {}).get("config", "")
-        keys = list(dict.fromkeys(key for runs in parts["runs"] for key in runs.split()))
-        entries.append(
-            {
-                "id": id,
-                "statement": about.get("statement", id),
-                "source": about.get("source", ""),
-                "verdict": verdict,
-                "counts": ", ".join(
-                    f"{count} {holds}" for holds, count in parts["holds"].value_counts().items()
-                ),
-                "parts": parts.to_dict("records"),
-                "runs": _rests_on(keys, homes, Path(config).stem),
-            }
-        )
-    return entries
+    return [_entry(claim, homes) for claim in claims]
 
 
-def _rests_on(keys: list[str], homes: dict[str, list[Scale]], config: str) -> list[dict[str, Any]]:
+def _entry(claim: _Claim, homes: dict[str, list[Scale]]) -> dict[str, Any]:
+    """What the templates want of a claim."""
+    counts = Counter(part.holds for part in claim.parts)
+    keys = list(dict.fromkeys(key for part in claim.parts for key in part.runs))
+    return {
+        "id": claim.id,
+        "statement": claim.statement,
+        "source": claim.source,
+        "verdict": claim.verdict,
+        "counts": ", ".join(f"{count} {holds}" for holds, count in counts.most_common()),
+        "parts": [part.model_dump() for part in claim.parts],
+        "runs": _rests_on(keys, homes, claim.config),
+    }
+
+
+def _rests_on(
+    keys: list[str], homes: dict[str, list[Scale]], config: str | None
+) -> list[dict[str, Any]]:
     """Runs by the experiment they are listed under: its own config's first.
 
     Its `keys` are empty where all its runs are meant, which need not be listed.
     """
     by_scale: dict[str, tuple[Scale, list[str]]] = {}
     for key in keys:
-        places = sorted(homes.get(key, []), key=lambda scale: scale.name != config)
+        places = sorted(homes.get(key, []), key=lambda scale: not _of(scale, config))
         if places:
             by_scale.setdefault(places[0].name, (places[0], []))[1].append(key)
     return [
@@ -63,3 +96,9 @@ def _rests_on(keys: list[str], homes: dict[str, list[Scale]], config: str) -> li
         }
         for name, (scale, found) in by_scale.items()
     ]
+
+
+def _of(scale: Scale, config: str | None) -> bool:
+    """Whether a scale has the runs of this config, on the engine it names."""
+    path = scale.experiment.path
+    return scale.name == scale.experiment.name and path.name == Path(config or "").name

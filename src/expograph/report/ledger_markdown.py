@@ -4,7 +4,7 @@ import pandas as pd
 
 from expograph.claims.ledger import FILE, Ledger
 from expograph.claims.outcome import Finding
-from expograph.report.tables import markdown
+from expograph.report.markdown import markdown
 
 HEAD = (
     "# The paper's claims, measured\n",

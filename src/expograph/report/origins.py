@@ -5,10 +5,11 @@ from typing import Any
 
 import pandas as pd
 
+from expograph.analysis.grouping import plain
+from expograph.analysis.written import heading_of, name_of
 from expograph.config import METRICS, Run
 from expograph.report import panels, reading
 from expograph.report.reading import Group, Scale
-from expograph.report.style import name_of
 
 
 def origins(scale: Scale, group: Group, root: Path) -> dict[str, Any]:
@@ -42,9 +43,9 @@ def origins(scale: Scale, group: Group, root: Path) -> dict[str, Any]:
             }
             for run in members.to_dict("records")
         ]
-        words = [f"{key.rsplit('.', 1)[-1]} {name_of(setting[key])}" for key in keys]
+        words = [f"{heading_of(key)} {name_of(plain(setting[key]))}" for key in keys]
         varies = [c for c in config if c not in shared and c not in keys]
-        words += [f"{c.rsplit('.', 1)[-1]} {members[c].iloc[0]}" for c in varies]
+        words += [f"{heading_of(c)} {name_of(plain(members[c].iloc[0]))}" for c in varies]
         settings.append({"id": setting["run"], "words": ", ".join(words), "rows": rows})
     return {
         "scale": scale,

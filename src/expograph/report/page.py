@@ -18,15 +18,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
+from expograph.analysis.published import published_of, published_table
+from expograph.analysis.written import UNAVAILABLE, name_of
 from expograph.graphs.theory import RATES
 from expograph.graphs.topology import explained, is_random, names
 from expograph.report import charts, graphs, panels, reading
-from expograph.report.grids import cell_links, grid, published
+from expograph.report.grids import grid, of_text, run_links
+from expograph.report.layout import visible
 from expograph.report.ledger import VERDICTS, ledger
 from expograph.report.origins import origins
 from expograph.report.reading import Group, ReportError, Scale
-from expograph.report.style import COLOURS, name_of
-from expograph.report.tables import UNAVAILABLE
+from expograph.report.style import COLOURS
 from expograph.runs.provenance import provenance
 
 FACTS = (4, 6, 8, 12, 16, 32, 64)  # nodes for which a topology's page lists its costs
@@ -41,7 +43,7 @@ COSTS = (  # folder of results/, heading, what makes it
     ("bench_comm/one_machine", "Time of a step, one machine", "make bench-comm"),
 )
 LIBRARY = "vega.js"
-DATA = ("table.csv", "transients.csv")  # copied; curves are in their charts
+DATA = ("table.csv", "table.json", "transients.csv")  # copied; curves are in their charts
 
 
 def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
@@ -63,6 +65,8 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
         raise ReportError(f"{target}: is no folder; name another")
     if target.exists() and not (target / LIBRARY).exists() and any(target.iterdir()):
         raise ReportError(f"{target}: holds something other than a report; name another folder")
+    if not configs.is_dir():
+        raise ReportError(f"no {configs}/ here: run it where the repository's configs are")
     beside = {"prefix": f".{target.name}.", "suffix": ".tmp", "dir": target.parent}
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +93,7 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
 
 def _write(root: Path, folder: Path, configs: Path) -> None:
     groups = reading.groups(root, configs)
-    claims = ledger(root, configs, groups)
+    claims = ledger(root, groups)
     render = _Renderer(folder, groups)
     counts = {v: sum(c["verdict"] == v for c in claims) for v in VERDICTS}
     render(
@@ -121,7 +125,7 @@ def _write(root: Path, folder: Path, configs: Path) -> None:
             f"The {name_of(name)} graph",
             random=is_random(name),
             explained=explained(name),
-            facts=grid(graphs.facts(name, FACTS)),
+            facts=of_text(graphs.facts(name, FACTS)),
             rate=RATES.get(name),
             drawn=panels.topology(name),
             charted=True,
@@ -164,15 +168,15 @@ class _Renderer:
 
 def _shown(scale: Scale, root: Path) -> dict[str, Any]:
     """What an experiment's page shows of one scale."""
-    grids = [
-        grid(frame, heading, cell_links(scale, frame) if "difference" not in heading else None)
-        for heading, frame in (scale.frames or {}).items()
-    ]
+    links, tables = run_links(scale), visible(scale.tables) if scale.tables else []
+    published = published_table(scale.experiment) if not tables else None
     drawn = [panels.training(scale), panels.transients(scale)]
     return {
         "scale": scale,
-        "grids": grids,
-        "published": None if scale.frames else published(scale),
+        "grids": [grid(table, links) for table in tables],
+        "notes": scale.tables.notes if scale.tables else (),
+        "published": grid(published) if published else None,
+        "source": published_of(scale.experiment).source,
         "charts": [chart for chart in drawn if chart],
         "data": [name for name in DATA if (root / scale.name / name).exists()],
     }
@@ -194,10 +198,8 @@ def _costs(root: Path, folder: Path) -> list[dict[str, Any]]:
     found = []
     for name, heading, command in COSTS:
         place = root / name
-        frames = reading.table(place / "table.csv")
-        grids = [grid(frame, title) for title, frame in (frames or {}).items()]
-        # the paper's own hours first
-        grids.sort(key=lambda grid: not any(published for _, published in grid.columns))
+        tables = reading.tables(place)
+        grids = [grid(table) for table in visible(tables)] if tables else []
         names = [path.name for path in sorted(place.glob("*.svg"))]
         _copy(place, folder / "data" / name, names)
         pictures = [f"data/{name}/{picture}" for picture in names]

@@ -5,15 +5,19 @@ from functools import cache
 
 import pandas as pd
 
+from expograph.analysis.consensus import consensus_errors
+from expograph.analysis.grouping import plain
+from expograph.analysis.written import heading_of, name_of
 from expograph.config import METRICS, Run
+from expograph.config.facts import is_reference, over_exact
 from expograph.graphs.spectral import spectral_gap
 from expograph.graphs.topology import TOPOLOGIES, Topology, build
 from expograph.report import charts, graphs, stepped
 from expograph.report.charts import DASH, Chart, Series
 from expograph.report.experiment import CURVES
-from expograph.report.figures import STATIC, consensus_errors
+from expograph.report.figures import STATIC
 from expograph.report.reading import ReportError, Scale
-from expograph.report.style import COLOURS, DASHES, line_style, name_of
+from expograph.report.style import COLOURS, DASHES, line_style
 
 SIZES = (16, 12, 6)  # a power of two and two others, shown of every topology
 STEPS = 12  # shown of every topology: three periods of one-peer graphs at n = 16
@@ -59,16 +63,16 @@ def training(scale: Scale) -> Chart | None:
         singles = scale.seeds.merge(scale.runs[["key", "seed", *keys]], on="key")
         singles = singles.rename(columns={"key": "run"}).sort_values("seed", kind="stable")
         frame = pd.concat([frame, singles.astype({"seed": str})], ignore_index=True)
-    if OVER.removesuffix("_over_psgd") in metrics and (frame["algorithm"] == "psgd").any():
-        frame[OVER] = _over_psgd(frame, keys)
-        metrics.append(OVER)
+    if OVER.removesuffix("_over_psgd") in metrics:
+        frame[OVER] = _over_reference(frame, keys)
+        metrics += [OVER] if frame[OVER].notna().any() else []
     table = scale.experiment.table
     first = table.metrics[0] if table else ""
     related = first.split("_over_")[0]
     steps = {m: frame.loc[frame[m].notna(), "step"].nunique() for m in metrics}
     metrics.sort(key=lambda m: (steps[m] < 3, m != first, not m.startswith(related)))
     series = charts.series_of(frame)
-    where = {key: key.rsplit(".", 1)[-1] for key in keys[2:] if frame[key].nunique() > 1}
+    where = {key: heading_of(key) for key in keys[2:] if frame[key].nunique(dropna=False) > 1}
     number = {pair: i for i, pair in enumerate(series)}
     pairs = zip(frame["algorithm"], frame["topology"], strict=True)
     ends = [f"{m}_{end}" for m in metrics for end in ("low", "high") if f"{m}_{end}" in frame]
@@ -78,7 +82,7 @@ def training(scale: Scale) -> Chart | None:
             "x": frame["step"],
             "seed": frame["seed"],
             "run": frame["run"],
-            **{name: frame[key] for key, name in where.items()},
+            **{name: _choices(frame[key]) for key, name in where.items()},
             **{column: frame[column] for column in [*metrics, *ends]},
         }
     )
@@ -111,12 +115,19 @@ def _intervals(means: pd.DataFrame, metric: str, within: Sequence[str]) -> pd.Da
     return pd.concat([(mean - half).clip(lower=low), (mean + half).clip(upper=high)], axis=1)
 
 
-def _over_psgd(frame: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
-    """error_workers over that of parallel SGD in the same setting, seed and step."""
-    apart = {"algorithm", "topology", "engine", "steps", "nodes"}  # its runs may be longer
-    alike = ["seed", "step", "nodes", *(key for key in keys if key not in apart)]
-    parallel = frame.loc[frame["algorithm"] == "psgd", [*alike, "error_workers"]]
-    reference = frame[alike].merge(parallel.drop_duplicates(alike), how="left", on=alike)
+def _choices(values: pd.Series) -> pd.Series:
+    """The values of a key as a list offers them; what some runs do not have is "none" there."""
+    return values.map(lambda value: name_of(plain(value))) if values.isna().any() else values
+
+
+def _over_reference(frame: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    """error_workers over that of the reference in the same setting, seed and step."""
+    apart = {"topology", "engine", "steps", "nodes", "algorithm"}  # its runs may be longer
+    alike = ["algorithm", "seed", "step", "nodes", *(key for key in keys if key not in apart)]
+    pairs = zip(frame["algorithm"], frame["topology"], strict=True)
+    exact = frame.loc[[is_reference(*pair) for pair in pairs], [*alike, "error_workers"]]
+    wanted = frame[alike].assign(algorithm=frame["algorithm"].map(over_exact))
+    reference = wanted.merge(exact.drop_duplicates(alike), how="left", on=alike)
     return frame["error_workers"] / reference["error_workers"].to_numpy()
 
 

@@ -5,21 +5,19 @@ so that a report never shows half of a table as if it were the whole.
 """
 
 import json
-import re
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from expograph.config import METRICS, Experiment, load
+from expograph.analysis.table_result import TableError, Tables, load
+from expograph.analysis.transients import MEASURED, frame
+from expograph.config import METRICS, Experiment
+from expograph.config.experiments import experiments
 from expograph.engines import ENGINES
-from expograph.report import tables
-
-COMMAND = re.compile(r"^#(?: Run:)?\s+(make \S.*?)\s*$", re.M)  # in a config's heading
 
 DATASETS = {"imagenet": "ImageNet", "voc": "PASCAL VOC", "coco": "COCO", "cifar10": "CIFAR-10"}
-NUMBERS = {"step", "nodes", "seed", "transient", "low", "high", *METRICS}  # columns of any file
+NUMBERS = {"step", "nodes", "seed", *METRICS}  # columns of any file
 
 
 class ReportError(ValueError):
@@ -35,12 +33,11 @@ class Scale(NamedTuple):
         experiment: its config.
         command: what makes it.
         needs: what the machine must have beside this repository; "" if nothing.
-        frames: heading -> table of text, None if it has not been run.
-        notes: the lines below the table.
+        tables: its `table.json`, None if it has not been run.
         runs: `runs.csv`, a row a run.
         curves: `curves.csv`, means over seeds.
         seeds: `seeds.csv`, key, step and metrics of single runs; None where there are too many.
-        transients: `transients.csv`; None where the experiment has none.
+        transients: measured transient iterations; None where the experiment has none.
         provenance: `provenance.json`.
     """
 
@@ -49,8 +46,7 @@ class Scale(NamedTuple):
     experiment: Experiment
     command: str
     needs: str
-    frames: dict[str, pd.DataFrame] | None
-    notes: list[str]
+    tables: Tables | None
     runs: pd.DataFrame | None
     curves: pd.DataFrame | None
     seeds: pd.DataFrame | None
@@ -92,7 +88,7 @@ def csv(path: Path, columns: tuple[str, ...] = (), **options: Any) -> pd.DataFra
 def text(path: Path) -> str | None:
     """A text file, or None if there is none."""
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as e:
@@ -111,29 +107,16 @@ def record(path: Path) -> dict[str, Any]:
     return found
 
 
-def table(path: Path) -> dict[str, pd.DataFrame] | None:
-    """The frames of a table.csv, heading -> table of text; a wide CSV is one frame without one."""
-    wide = csv(path, dtype=str, keep_default_na=False)
-    if wide is None or list(wide) != ["table", "row", "column", "value"]:
-        return None if wide is None else {"": wide}
-    try:
-        frames = tables.read(path)
-    except ValueError as e:
-        raise ReportError(f"{path}: not a table: {e}") from None
-    for heading, frame in frames.items():
-        if frame.isna().any(axis=None):
-            raise ReportError(f"{path}: cells of {heading!r} are missing")
-    return frames
+def tables(folder: Path) -> Tables | None:
+    """The tables of a folder of the results; None if it has no table.json.
 
-
-def statements(path: Path) -> dict[str, dict[str, Any]]:
-    """The [[claim]]s of a file by id; empty if there is no such file."""
-    content = text(path)
+    Raises:
+        ReportError: if the file is damaged.
+    """
     try:
-        claims = tomllib.loads(content or "").get("claim", [])
-        return {claim["id"]: claim for claim in claims}
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as e:
-        raise ReportError(f"{path}: not a file of claims: {e}") from None
+        return load(folder)
+    except TableError as e:
+        raise ReportError(str(e)) from None
 
 
 def groups(root: Path, configs: Path) -> list[Group]:
@@ -144,28 +127,20 @@ def groups(root: Path, configs: Path) -> list[Group]:
     """
     found: dict[str, list[Scale]] = {}
     titles: dict[str, str] = {}
-    for path in sorted(configs.glob("*.toml")):
-        content = text(path) or ""
-        if not re.search(r"^\[run\]", content, re.M):
-            continue  # published numbers, claims, the cost model's networks
-        experiment = load(path)
-        id = experiment.name.removesuffix("_paper")
-        laptop = not any(run.device == "cuda" for run in experiment.runs)
-        command = COMMAND.search(content)
-        command = command[1] if command else f"make reproduce-table TABLE={id}"
+    for experiment in experiments(configs):
+        id = experiment.scale_of or experiment.name
         scales = found.setdefault(id, [])
-        scales.append(_scale(root, experiment, "laptop" if laptop else "paper", command))
+        scales.append(_scale(root, experiment, experiment.scale, experiment.command))
         for engine in ENGINES:
             if (root / f"{experiment.name}_{engine}").is_dir():
-                label = f"{scales[0].label}, {engine}"
+                label = f"{experiment.scale}, {engine}"
                 command = f"make reproduce-table TABLE={id.removeprefix('table')} ENGINE={engine}"
                 scales.append(_scale(root, experiment, label, command, f"_{engine}"))
-        title = experiment.table.title if experiment.table else experiment.name
-        if laptop or id not in titles:
-            titles[id] = title
+        if experiment.scale_of is None or id not in titles:
+            titles[id] = experiment.title
     order = sorted(found, key=lambda id: (not id.startswith("table"), id))
     return [
-        Group(id, titles[id], sorted(found[id], key=lambda s: s.label.startswith("paper")))
+        Group(id, titles[id], sorted(found[id], key=lambda s: s.experiment.scale == "paper"))
         for id in order
     ]
 
@@ -177,10 +152,7 @@ def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix:
     runs = csv(folder / "runs.csv", ("key", "status", "seed", "topology", "algorithm", "nodes"))
     if runs is not None and len(runs) != made.get("runs", len(runs)):
         raise ReportError(f"{folder / 'runs.csv'}: has {len(runs)} of {made['runs']} runs")
-    markdown = text(folder / "table.md") or ""
-    frames = table(folder / "table.csv")
-    if frames:  # in the order in which they were written: table.csv has them sorted
-        frames = dict(sorted(frames.items(), key=lambda f: markdown.find(f"## {f[0]}\n")))
+    found = tables(folder)
     datasets = {getattr(run.problem, "dataset", "") for run in experiment.runs}
     datasets = {DATASETS.get(name, name) for name in datasets}
     gpus = any(run.device == "cuda" for run in experiment.runs)
@@ -190,13 +162,10 @@ def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix:
         experiment=experiment,
         command=command,
         needs=f"{', '.join(sorted(datasets))} and GPUs" if gpus else "",
-        frames=frames,
-        notes=[line[2:] for line in markdown.splitlines() if line.startswith("- ")],
+        tables=found,
         runs=runs,
         curves=csv(folder / "curves.csv", ("step", "topology", "algorithm", "nodes")),
         seeds=csv(folder / "seeds.csv", ("key", "step")),
-        transients=csv(
-            folder / "transients.csv", ("topology", "nodes", "transient", "low", "high")
-        ),
+        transients=frame(found[MEASURED]) if found and MEASURED in found else None,
         provenance=made,
     )

@@ -61,6 +61,12 @@ def line_style(topology: str) -> dict:
     }
 
 
+def training_style(topology: str) -> dict:
+    """The same where a model is trained: what runs over all ranks is parallel SGD."""
+    named = {"label": name_of("psgd")} if topology == "fully_connected" else {}
+    return line_style(topology) | named
+
+
 styled = matplotlib.rc_context(RC)  # decorates what draws: text made after the axes obeys, too
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from expograph.analysis.statistics import mean_interval
 from expograph.config import Run
+from expograph.config.facts import is_reference, over_exact
 from expograph.runs.train import Record
 
 ROOT = Path("results")
@@ -100,19 +101,23 @@ def summary(runs: Iterable[Run], root: Path = ROOT) -> pd.DataFrame:
             row |= {k: content["provenance"][k] for k in ("commit", "code")}
         rows.append(row)
     frame = pd.DataFrame(rows)
-    for metric in {"error_workers", "error_averaged"} & set(frame):
+    for metric in [m for m in ("error_averaged", "error_workers") if m in frame]:
         frame[f"{metric}_over_psgd"] = _over_psgd(frame, metric)
     return frame
 
 
 def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:
-    """`metric` of each run over that of the parallel SGD run that is like it in all else."""
+    """`metric` of each run over that of its reference, the run that is like it in all else.
+
+    The reference of an algorithm is itself over exact averaging, parallel SGD for most.
+    """
     heads = set(Run.model_fields) - {"algorithm", "topology", "engine"}
-    alike = [c for c in summary if c.split(".")[0] in heads]
-    parallel = summary.loc[summary["algorithm"] == "psgd", [*alike, metric]]
-    parallel = parallel.drop_duplicates(alike)  # of several engines, which agree, any
-    reference = summary[alike].merge(parallel, how="left", on=alike)[metric]
-    return summary[metric] / reference.to_numpy()
+    alike = ["algorithm", *(c for c in summary if c.split(".")[0] in heads)]
+    pairs = zip(summary["algorithm"], summary["topology"], strict=True)
+    exact = summary.loc[[is_reference(*pair) for pair in pairs], [*alike, metric]]
+    exact = exact.drop_duplicates(alike)  # of several engines, which agree, any
+    wanted = summary[alike].assign(algorithm=summary["algorithm"].map(over_exact))
+    return summary[metric] / wanted.merge(exact, how="left", on=alike)[metric].to_numpy()
 
 
 def curves(runs: Iterable[Run], root: Path = ROOT) -> dict[str, pd.DataFrame]:

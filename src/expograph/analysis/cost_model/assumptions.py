@@ -80,7 +80,7 @@ def read(path: Path) -> Assumptions:
         ConfigError: one line naming file and key.
     """
     try:
-        return Assumptions.model_validate(read_toml(path))
+        return Assumptions.model_validate(read_toml(path, kind="cost_model"))
     except ValidationError as e:
         raise ConfigError(f"{path}: {one_line(e, Assumptions)}") from None
 
@@ -100,7 +100,7 @@ def published_hours(path: Path, name: str) -> PublishedHours:
         ConfigError: if it has no such table.
     """
     numbers = published_numbers(path)
-    table = read_toml(numbers).get(name)
+    table = read_toml(numbers, kind="published").get(name)
     if table is None:
         raise ConfigError(f"{path}: published.table: {numbers} has no table {name!r}")
     hours = {

@@ -1,0 +1,84 @@
+"""The tables of an experiment with their notes, from the summary and curves of its runs."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from expograph.analysis.published import published_of
+from expograph.analysis.table_result import TableResult, Tables
+from expograph.analysis.tables import cell_of, differences, live_cell, pivot
+from expograph.analysis.theory_table import theory_table
+from expograph.analysis.transients import by_nodes, exponents, measure
+from expograph.config import Experiment
+
+
+def tables_of(
+    experiment: Experiment,
+    summary: pd.DataFrame,
+    curves: Mapping[str, pd.DataFrame],
+    *,
+    of_other_code: int = 0,
+    live: bool = False,
+) -> Tables:
+    """What the runs of an experiment with a table say.
+
+    Args:
+        summary: `results.summary` of its runs.
+        curves: `results.curves` of its runs; pivot tables need none.
+        of_other_code: how many runs were made by other code than what is here now.
+        live: whether runs are still to come: a pivot table then shows means so far.
+    """
+    table = experiment.table
+    if table.kind == "pivot":
+        found = _pivots(experiment, summary, live)
+    else:
+        measured = measure(summary, curves, table)
+        found = [measured]
+        if table.kind == "theory":
+            found = [theory_table(summary, measured, table.title), measured]
+        else:
+            rows = table.rows
+            found = [by_nodes(measured, rows), exponents(measured, rows), measured]
+    return Tables(
+        title=table.title,
+        tables=tuple(one for one in found if one.rows),
+        notes=tuple(notes_of(experiment, summary, of_other_code)),
+    )
+
+
+def _pivots(experiment: Experiment, summary: pd.DataFrame, live: bool) -> list[TableResult]:
+    table, published = experiment.table, published_of(experiment)
+    make_cell = live_cell if live else cell_of
+    found = [pivot(summary, table, metric, published, make_cell) for metric in table.metrics]
+    if table.compare:
+        found.append(differences(summary, table, table.metrics[0]))
+    return found
+
+
+def notes_of(experiment: Experiment, summary: pd.DataFrame, of_other_code: int) -> list[str]:
+    """What a reader of the tables must know, a line each; `words` between backticks are code."""
+    published = published_of(experiment)
+    seeds = summary["seed"].nunique()
+    lines = [
+        f"From `{experiment.path}`: {len(summary)} runs, {seeds} seeds. ± is the half-width "
+        "of the 95 % Student-t interval over seeds."
+    ]
+    if experiment.table.compare:
+        lines.append(
+            "Differences are means over pairs of runs with the same seed, with their 95 % interval "
+            "and the p of the paired t-test."
+        )
+    if engines := {run.engine for run in experiment.runs} - {"embedded"}:
+        lines.append(f"Engine: {', '.join(sorted(engines))}, one MPI rank a node.")
+    lines += experiment.table.notes
+    if published.source:
+        lines.append(
+            f"Published: {published.caption}; {published.source}. A different scale: the "
+            "orders of the rows may be compared, the numbers may not."
+        )
+    if of_other_code:
+        lines.append(
+            "Caution: some of these runs were made by other code than what is here now; "
+            "`make reproduce-table FORCE=1` does them again."
+        )
+    return lines
