@@ -24,7 +24,7 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from expograph.algorithms import ALGORITHMS, Mix, init
+from expograph.algorithms import ALGORITHMS, Algorithm, Mix
 from expograph.analysis.statistics import mean_interval, paired, power_law
 from expograph.config import ConfigError, Experiment, load, read_toml
 from expograph.engines.embedded import Embedded
@@ -334,7 +334,7 @@ def stability(root: Path, algorithms: list[str], beta: float, within: float) -> 
         low, high = 0.0, 2 * limit
         while high - low > 1e-4:
             lr = (low + high) / 2
-            low, high = (lr, high) if _settles(ALGORITHMS[name].step, lr, beta) else (low, lr)
+            low, high = (lr, high) if _settles(ALGORITHMS[name](), lr, beta) else (low, lr)
         parts.append(
             Part(
                 f"{name_of(name)}, beta = {beta:g}: lr L up to {limit:.2f}, within {within:.0%}",
@@ -345,14 +345,14 @@ def stability(root: Path, algorithms: list[str], beta: float, within: float) -> 
     return parts
 
 
-def _settles(step: Callable, lr: float, beta: float) -> bool:
-    state = init(torch.ones((1, 1), dtype=torch.float64))
+def _settles(algorithm: Algorithm, lr: float, beta: float) -> bool:
+    state = algorithm.init(torch.ones((1, 1), dtype=torch.float64))
     alone = Mix(lambda *x: lambda: x if len(x) > 1 else x[0])
     for _ in range(1000):
-        state = step(state, lambda x: x.clone(), alone, lr, beta)
-        if not abs(float(state.x)) < 1e6:
+        state = algorithm.step(state, lambda x: x.clone(), alone, lr, beta)
+        if not abs(float(algorithm.model(state))) < 1e6:
             return False
-    return abs(float(state.x)) < 1
+    return abs(float(algorithm.model(state))) < 1
 
 
 # ---- transient iterations --------------------------------------------------------------------

@@ -31,7 +31,7 @@ from pydantic import (
     model_validator,
 )
 
-from expograph.algorithms import ALGORITHMS
+from expograph import algorithms
 from expograph.data.partition import PARTITIONS
 from expograph.engines import ENGINES
 from expograph.graphs.topology import TOPOLOGIES
@@ -40,6 +40,7 @@ from expograph.networks import MODELS
 from expograph.networks.detectors import DETECTORS
 
 Model = TypeVar("Model", bound=BaseModel)
+ALGORITHMS = {name: rule() for name, rule in algorithms.ALGORITHMS.items()}
 
 
 SIZES = {  # training images, for configs that count in epochs

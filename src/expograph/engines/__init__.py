@@ -21,6 +21,7 @@ class Engine(Protocol):
     """What `train` asks of an engine; R is the number of ranks whose rows this process holds.
 
     Attributes:
+        topology: the schedule that it averages by.
         n: number of workers.
         ranks: the workers whose rows this process holds.
         root: whether this process measures, prints and writes.
@@ -29,6 +30,7 @@ class Engine(Protocol):
         transport: how rows travel, in words, for the run's record.
     """
 
+    topology: Topology
     n: int
     ranks: range
     root: bool
@@ -37,7 +39,7 @@ class Engine(Protocol):
     transport: str
 
     def mixer(self, k: int) -> Mix:
-        """The `mix` of step k: arrays of shape (R, ...) -> their rows of W(k) x."""
+        """The `mix` of step k: arrays of shape (R, ...) -> their rows of W(k) x, in new memory."""
 
     def mean(self, x: Tensor) -> Tensor:
         """(R, d) -> (d,), the average over all n workers. For metrics, never counted as sent."""

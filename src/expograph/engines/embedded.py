@@ -37,7 +37,7 @@ class Embedded:
         W = self.topology.at(k)
 
         def start(*arrays: Tensor) -> Callable[[], Mixed]:
-            mixed = tuple(self._mix(W, k, x) for x in arrays)
+            mixed = tuple(self._mix(W, k, x.clone()) for x in arrays)
             return lambda: mixed if len(mixed) > 1 else mixed[0]
 
         return Mix(start)

@@ -206,9 +206,9 @@ def check_schedule(engine: Ranked) -> None:
 
 
 def _pack(arrays: tuple[Tensor, ...]) -> Tensor:
-    """(1, d) arrays as one contiguous vector; a single one is not copied."""
+    """(1, d) arrays as one contiguous vector; copies."""
     if len(arrays) == 1:
-        return arrays[0][0].contiguous()
+        return arrays[0][0].clone()
     return torch.cat([x[0] for x in arrays])
 
 

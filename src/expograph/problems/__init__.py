@@ -1,55 +1,40 @@
-"""Problems: what the workers minimise, seen through one interface.
-
-A problem is built for some ranks of a run (all of them in the embedded engine, one in an MPI
-process) and knows nothing of topologies and algorithms.
-"""
+"""Problems by kind: what the workers minimise, seen through one interface, `problem.Problem`."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from torch import Tensor
-
-from expograph import config
-from expograph.config import Run
+from expograph.config import Classification, LeastSquares, Logistic
+from expograph.config import Detection as DetectionSettings
+from expograph.names import known
 from expograph.problems.classification import ImageClassification
 from expograph.problems.convex import Convex
 from expograph.problems.detection import Detection
+from expograph.problems.problem import Problem
+
+__all__ = ["PROBLEMS", "Problem", "build"]
+
+Settings = Logistic | LeastSquares | Classification | DetectionSettings
+
+PROBLEMS: dict[str, type[Problem]] = {
+    "logistic": Convex,
+    "least_squares": Convex,
+    "classification": ImageClassification,
+    "detection": Detection,
+}
 
 
-class Problem(Protocol):
-    """What `train` asks of a problem; R is the number of ranks held here, d the parameters."""
+def build(
+    settings: Settings, workers: int, ranks: Sequence[int], seed: int, device: str = "cpu"
+) -> Problem:
+    """The problem of `settings.kind`.
 
-    def initial(self) -> tuple[Tensor, Tensor]:
-        """The common starting model (d,) and its buffers (b,), b = 0 without batch norm."""
-
-    def gradient(self, x: Tensor, buffers: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses (R,), stochastic gradients (R, d) and new buffers (R, b) of step k at x (R, d)."""
-
-    def measure(
-        self, x: Tensor, buffers: Tensor, mean: Tensor, mean_buffers: Tensor, final: bool
-    ) -> Tensor:
-        """What `evaluate` needs to know, (R, q): of each model held here, and each rank's share
-        of the work that the averaged model (d,) with buffers (b,) makes. `final` asks for more.
-        """
-
-    def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
-        """Metrics from the averaged model (d,) and all workers' measures (n, q).
-
-        In a job of many processes only rank 0 is asked.
-        """
-
-    def describe(self) -> dict:
-        """Facts for the run's record: sizes of the shards, source of the data and the like."""
-
-
-def build(run: Run, ranks: Sequence[int]) -> Problem:
-    """The run's problem for the given ranks.
-
+    Args:
+        settings: the problem's own, as in a config.
+        workers: how many the data is divided over.
+        ranks: those of them that are held here.
+        seed: of the data made or divided, of the initial model, batches and noise.
+        device: where tensors live, "cpu" or "cuda".
     Raises:
-        DataUnavailable, ValueError: if the data set cannot be had or divided over the nodes.
+        DataUnavailable, ValueError: if the data set cannot be had or divided over the workers.
     """
-    if isinstance(run.problem, config.Detection):
-        return Detection(run, ranks)
-    if isinstance(run.problem, config.Classification):
-        return ImageClassification(run, ranks)
-    return Convex(run, ranks)
+    problem = PROBLEMS[known("problem", settings.kind, PROBLEMS)]
+    return problem(settings, workers, ranks, seed, device)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from expograph import data, networks
-from expograph.config import Run
+from expograph.config import Classification
 from expograph.data import images
 from expograph.data.batches import Batches
 from expograph.data.partition import describe, partition
@@ -21,22 +22,35 @@ TEST_PIXELS = 2**23  # at most so many pixels a forward pass
 
 
 class ImageClassification:
-    """Mini-batch cross-entropy, in float32. See `problems.Problem` for the interface."""
+    """Mini-batch cross-entropy, in float32. See `problem.Problem` for the interface."""
 
-    def __init__(self, run: Run, ranks: Sequence[int]) -> None:
-        p = run.problem
-        self.device, self.weight_decay = torch.device(run.device), p.weight_decay
-        self.accumulation, self.seed = p.accumulation, run.seed
-        self.ranks, self.workers = ranks, run.ranks
+    metrics: ClassVar[dict[str, str]] = {
+        "accuracy_averaged": "test accuracy (%) of the averaged model",
+        "test_loss_averaged": "test cross-entropy of the averaged model",
+        "accuracy_worker_mean": "test accuracy (%), mean over the local models",
+        "accuracy_worker_worst": "test accuracy (%) of the worst local model",
+        "accuracy_worker_best": "test accuracy (%) of the best local model",
+    }
+
+    def __init__(
+        self,
+        settings: Classification,
+        workers: int,
+        ranks: Sequence[int],
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
+        p = settings
+        self.workers, self.ranks, self.seed = workers, ranks, seed
+        self.device, self.weight_decay = torch.device(device), p.weight_decay
+        self.accumulation, self.augment = p.accumulation, p.augment
         self.dataset = _load(p.dataset)
-        self.augment = p.augment
         self.images = images.build(self.dataset, self.device, p.augment, p.image_size)
         labels = self.dataset.train_labels
-        self.shards = partition(p.partition, labels, run.ranks, run.seed, p.alpha)
-        self.batches = Batches(self.shards, ranks, p.batch_size, run.seed)
-        seed = int(generator(run.seed, INITIAL).integers(2**31))
+        self.shards = partition(p.partition, labels, workers, seed, p.alpha)
+        self.batches = Batches(self.shards, ranks, p.batch_size, seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(int(generator(seed, INITIAL).integers(2**31)))
             network = networks.build(p.model, self.images.shape, self.dataset.num_classes)
         self.model = FlatModel(network.to(self.device))
         self._decayed = self.weight_decay * self.model.matrix_mask.to(self.device, torch.float32)

@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from expograph import data
-from expograph.config import Run
+from expograph import config, data
 from expograph.data.batches import Batches
 from expograph.data.partition import describe, partition
 from expograph.data.scenes import Scenes, Target
@@ -22,17 +22,31 @@ DETECTIONS = 300  # most of an image: torchvision's RetinaNet keeps as many, its
 
 
 class Detection:
-    """The sum of a detector's losses, a worker at a time. See `problems.Problem`."""
+    """The sum of a detector's losses, a worker at a time. See `problem.Problem`."""
 
-    def __init__(self, run: Run, ranks: Sequence[int]) -> None:
-        p = run.problem
-        self.seed, self.ranks, self.workers, self.flip = run.seed, ranks, run.ranks, p.flip
-        self.device = torch.device(run.device)
+    metrics: ClassVar[dict[str, str]] = {
+        "map_50": "mAP (%) at IoU 0.5 of the averaged model",
+        "map": "mAP (%) over IoU 0.5 to 0.95 of the averaged model",
+        "map_50_worker_mean": "mAP (%) at IoU 0.5, mean over the local models",
+        "map_50_worker_worst": "mAP (%) at IoU 0.5 of the worst local model",
+    }
+
+    def __init__(
+        self,
+        settings: config.Detection,
+        workers: int,
+        ranks: Sequence[int],
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
+        p = settings
+        self.workers, self.ranks, self.seed, self.flip = workers, ranks, seed, p.flip
+        self.device = torch.device(device)
         self.scenes = _load(p.dataset)
-        self.shards = partition(p.partition, self.scenes.train_labels, run.ranks, run.seed, p.alpha)
-        self.batches = Batches(self.shards, ranks, p.batch_size, run.seed)
+        self.shards = partition(p.partition, self.scenes.train_labels, workers, seed, p.alpha)
+        self.batches = Batches(self.shards, ranks, p.batch_size, seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(generator(run.seed, INITIAL).integers(2**31)))
+            torch.manual_seed(int(generator(seed, INITIAL).integers(2**31)))
             detector = detectors.build(
                 p.model, self.scenes.num_classes, p.backbone_weights, p.min_size, p.max_size
             )

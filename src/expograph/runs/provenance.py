@@ -19,6 +19,7 @@ NUMERIC = (  # the code that a run's numbers depend on
     "problems",
     "randomness.py",
     "step_size.py",
+    "runs/assemble.py",
     "runs/train.py",
 )
 

@@ -18,15 +18,14 @@ from typing import Any
 
 import torch
 
-from expograph import engines, problems
 from expograph.cluster.job import Job
 from expograph.config import Run
-from expograph.graphs.topology import build
 from expograph.memory import keep_freed_memory
 from expograph.runs import results
+from expograph.runs.assemble import assemble
 from expograph.runs.provenance import provenance
 from expograph.runs.tensorboard import Events, folder, replay
-from expograph.runs.train import Diverged, Record, train
+from expograph.runs.train import Diverged, Record
 
 Progress = Callable[[Run, int], None]  # (run, its steps done so far)
 
@@ -66,9 +65,8 @@ def execute(
         Its status, "done" or "diverged".
     """
     started, clock = datetime.now(UTC), time.perf_counter()
-    topology = build(run.topology, run.nodes, run.seed, run.local_size)
-    engine = engines.build(run.engine, topology, job)
-    problem = problems.build(run, engine.ranks)
+    assembly = assemble(run, job)
+    engine = assembly.engine
     records: list[Record] = []
     status, note = "done", None
     try:
@@ -77,7 +75,7 @@ def execute(
             if tensorboard and engine.root
             else nullcontext() as events
         ):
-            for record in train(run, problem, engine):
+            for record in assembly.records():
                 records.append(record._replace(x=None))  # only the numbers are kept
                 if events:
                     events(record.step, record.values)
@@ -90,7 +88,7 @@ def execute(
     facts = {
         "status": status,
         "note": note,
-        "problem": problem.describe(),
+        "problem": assembly.problem.describe(),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - clock, 2),
         "threads": torch.get_num_threads(),

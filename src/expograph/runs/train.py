@@ -1,20 +1,19 @@
-"""The training loop: wire problem, topology, algorithm and engine together and yield records."""
+"""The training loop: a problem, an algorithm, a schedule and an engine in, records out."""
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from expograph import problems
-from expograph.algorithms import ALGORITHMS, init
-from expograph.config import Run
+from expograph.algorithms import Algorithm
 from expograph.engines import Engine
 from expograph.engines.embedded import Embedded
-from expograph.graphs.topology import build
-from expograph.step_size import step_size
+from expograph.graphs.checks import check_schedule, steps_checked
+from expograph.graphs.topology import Topology
+from expograph.problems.problem import Problem
 
 NEVER = 2**62  # a step that no run reaches
 
@@ -23,7 +22,7 @@ class Record(NamedTuple):
     """What was measured after `step` steps.
 
     Attributes:
-        step: steps done, 0 .. run.steps.
+        step: steps done, 0 .. steps.
         values: metric name -> value. Always: consensus_distance = 1/n sum_i |x_i - x_bar|^2,
             bytes_sent_mean and bytes_sent_max (over ranks, since the start), train_seconds (since
             the start, without evaluation); after step 0 also train_loss (mean over the workers'
@@ -46,27 +45,60 @@ class Diverged(Exception):
 
 
 def train(
-    run: Run, problem: problems.Problem | None = None, engine: Engine | None = None
+    problem: Problem,
+    algorithm: Algorithm,
+    schedule: Topology,
+    engine: Engine | None = None,
+    *,
+    steps: int,
+    step_size: float | Callable[[int], float],
+    beta: float = 0.0,
+    record_every: int = 10,
+    evaluate_every: int | None = None,
 ) -> Iterator[Record]:
-    """Train as `run` says; yield a record before the first step and every `run.record_every`.
+    """Train; yield a record before the first step, every `record_every` steps and at the end.
 
-    Evaluation and metrics are neither timed nor counted as communication. The problem's metrics
-    come every `run.evaluate_every` steps (a multiple of record_every is best) and at the end.
+    Evaluation and metrics are neither timed nor counted as communication.
 
     Args:
-        run: the resolved config.
-        problem: the run's problem for the engine's ranks, if the caller has built it already.
-        engine: the embedded one by default; in a job every rank trains with its own.
+        problem: what the workers minimise, built for the engine's ranks.
+        algorithm: the update rule.
+        schedule: the mixing matrices, over as many ranks as the problem has workers.
+        engine: made for this schedule; the embedded one by default. In a job every rank trains
+            with its own.
+        steps: how many, at least 1.
+        step_size: step k -> lr, or one lr for all.
+        beta: momentum, 0 <= beta < 1.
+        record_every: steps between records.
+        evaluate_every: steps between evaluations of the problem's metrics, a multiple of
+            `record_every`; None for the end only.
     Raises:
+        ValueError: at once, in one line, where these do not fit together.
         Diverged: when a loss or a model is no longer finite, on every rank; earlier records stand.
     """
-    engine = engine or Embedded(build(run.topology, run.nodes, run.seed, run.local_size))
-    problem = problem or problems.build(run, engine.ranks)
-    algorithm = ALGORITHMS[run.algorithm]
+    engine = Embedded(schedule) if engine is None else engine
+    _check_parts(problem, algorithm, schedule, engine)
+    _check_numbers(algorithm, steps, step_size, beta, record_every, evaluate_every)
+    lr_at = step_size if callable(step_size) else lambda k: step_size
+    return _records(problem, algorithm, engine, steps, lr_at, beta, record_every, evaluate_every)
+
+
+def _records(
+    problem: Problem,
+    algorithm: Algorithm,
+    engine: Engine,
+    steps: int,
+    lr_at: Callable[[int], float],
+    beta: float,
+    record_every: int,
+    evaluate_every: int | None,
+) -> Iterator[Record]:
+    """The loop itself."""
+    held = len(engine.ranks)
     x0, b0 = map(engine.broadcast, problem.initial())
-    state = init(x0.repeat(len(engine.ranks), 1))
-    buffers = b0.repeat(len(engine.ranks), 1)
-    losses = torch.zeros(len(engine.ranks))
+    state = algorithm.init(x0.repeat(held, 1))
+    buffers = b0.repeat(held, 1)
+    losses = torch.zeros(held)
     seconds, failed = 0.0, NEVER
 
     def grad(x: Tensor) -> Tensor:
@@ -75,8 +107,8 @@ def train(
         return gradients
 
     def record(step: int, lr: float | None) -> Record:
-        x, mean = state.x, engine.mean(state.x)
-        sent = engine.gather(engine.sent)
+        x = algorithm.model(state)
+        mean, sent = engine.mean(x), engine.gather(engine.sent)
         values = {
             "consensus_distance": float(engine.gather((x - mean).square().sum(dim=1)).mean()),
             "bytes_sent_mean": float(sent.double().mean()),
@@ -85,8 +117,8 @@ def train(
         }
         if lr is not None:
             values |= {"train_loss": float(engine.gather(losses).mean()), "lr": lr}
-        final = step == run.steps
-        if final or (run.evaluate_every and step % run.evaluate_every == 0):
+        final = step == steps
+        if final or (evaluate_every and step % evaluate_every == 0):
             mean_buffers = engine.mean(buffers)
             measured = engine.gather(problem.measure(x, buffers, mean, mean_buffers, final))
             if engine.root:
@@ -94,19 +126,71 @@ def train(
         return Record(step, values, x)
 
     yield record(0, None)
-    for k in range(run.steps):
+    for k in range(steps):
         start = time.perf_counter()
-        lr = step_size(run, k)
-        state = algorithm.step(state, grad, engine.mixer(k), lr, run.beta)
+        lr = lr_at(k)
+        state = algorithm.step(state, grad, engine.mixer(k // algorithm.every), lr, beta)
         finite = math.isfinite(float(losses.sum()))
         seconds += time.perf_counter() - start
         step = k + 1
-        recording = step % run.record_every == 0 or step == run.steps
-        if not finite or (recording and not bool(state.x.isfinite().all())):
+        recording = step % record_every == 0 or step == steps
+        if not finite or (recording and not bool(algorithm.model(state).isfinite().all())):
             failed = min(failed, step)
         if recording or step % engine.agree_every == 0:
-            failed = int(engine.gather(torch.full((len(engine.ranks),), failed)).min())
+            failed = int(engine.gather(torch.full((held,), failed)).min())
             if failed <= step:
                 raise Diverged(failed)
         if recording:
             yield record(step, lr)
+
+
+def _check_parts(
+    problem: Problem, algorithm: Algorithm, schedule: Topology, engine: Engine
+) -> None:
+    """Whether they belong together, whatever the numbers."""
+    if engine.topology is not schedule:
+        theirs = engine.topology
+        raise ValueError(
+            f"the engine was made for another schedule, {theirs.name} over {theirs.n} ranks, than "
+            f"the {schedule.name} over {schedule.n} to train with: make it for the same object"
+        )
+    if problem.workers != schedule.n:
+        raise ValueError(
+            f"the problem has {problem.workers} workers, {schedule.name} connects {schedule.n}"
+        )
+    if list(problem.ranks) != list(engine.ranks):
+        raise ValueError(
+            f"the problem holds the workers {list(problem.ranks)}, the engine {list(engine.ranks)}"
+        )
+    if algorithm.exact:
+        for k in steps_checked(schedule):
+            if not schedule.at(k).is_exact_average:
+                raise ValueError(
+                    f"the algorithm is for exact averaging at each step, {schedule.name} over "
+                    f"{schedule.n} ranks does not at step {k}"
+                )
+    check_schedule(schedule, algorithm.stochastic)
+
+
+def _check_numbers(
+    algorithm: Algorithm,
+    steps: int,
+    step_size: float | Callable[[int], float],
+    beta: float,
+    record_every: int,
+    evaluate_every: int | None,
+) -> None:
+    counts = {"steps": steps, "record_every": record_every, "evaluate_every": evaluate_every}
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
+    if evaluate_every and evaluate_every % record_every:
+        raise ValueError(
+            f"evaluate_every = {evaluate_every} must be a multiple of record_every, {record_every}"
+        )
+    if not callable(step_size) and not 0 < step_size < math.inf:
+        raise ValueError(f"step_size must be positive and finite, got {step_size}")
+    if not 0 <= beta < 1:
+        raise ValueError(f"beta must be in [0, 1), got {beta}")
+    if beta and not algorithm.momentum:
+        raise ValueError(f"the algorithm has no momentum: beta must be 0, got {beta}")
