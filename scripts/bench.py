@@ -18,8 +18,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from expograph import problems
-from expograph.algorithms import ALGORITHMS, init
+from expograph import algorithms, problems
 from expograph.config import Run
 from expograph.engines.embedded import Embedded
 from expograph.files import replace_text
@@ -86,7 +85,7 @@ def bench_step(problem: dict, nodes: int, rounds: int) -> tuple[float, float]:
             "beta": BETA,
         }
     )
-    built = problems.build(run, range(nodes))
+    built = problems.build(run.problem, nodes, range(nodes), run.seed)
     topology = build(run.topology, nodes)
     fast = _vectorised(built, topology)
     loop = _logistic_loop if problem["kind"] == "logistic" else _network_loop
@@ -96,7 +95,8 @@ def bench_step(problem: dict, nodes: int, rounds: int) -> tuple[float, float]:
 
 def _vectorised(problem, topology: Topology) -> Callable[[], None]:
     engine, (x0, b0) = Embedded(topology), problem.initial()
-    state, buffers, k = init(x0.repeat(topology.n, 1)), b0.repeat(topology.n, 1), 0
+    algorithm = algorithms.build("vanilla_dmsgd")
+    state, buffers, k = algorithm.init(x0.repeat(topology.n, 1)), b0.repeat(topology.n, 1), 0
 
     def step() -> None:
         nonlocal state, buffers, k
@@ -106,7 +106,7 @@ def _vectorised(problem, topology: Topology) -> Callable[[], None]:
             _, gradients, buffers = problem.gradient(x, buffers, k)
             return gradients
 
-        state = ALGORITHMS["vanilla_dmsgd"].step(state, grad, engine.mixer(k), LR, BETA)
+        state = algorithm.step(state, grad, engine.mixer(k), LR, BETA)
         k += 1
 
     return step
@@ -123,8 +123,8 @@ def _logistic_loop(problem, topology: Topology, _: dict) -> Callable[[], None]:
         half = []
         for i, (a, b) in enumerate(data):
             slopes = -b * torch.sigmoid(-b * (a @ x[i]))
-            g = slopes @ a / len(b) + problem.problem.l2 * x[i]
-            g = g + problem.problem.noise * torch.randn_like(g)
+            g = slopes @ a / len(b) + problem.settings.l2 * x[i]
+            g = g + problem.settings.noise * torch.randn_like(g)
             m[i] = BETA * m[i] + g
             half.append(x[i] - LR * m[i])
         x = _mix_in_loop(topology, k, half)
@@ -197,9 +197,10 @@ def _measured(function: Callable, *arguments) -> tuple:
 def many_steps(algorithm: str, topology: str, n: int, d: int) -> None:
     """Ten steps on a quadratic, whose only arrays are models, gradients and momenta."""
     keep_freed_memory()
-    engine, state = Embedded(build(topology, n)), init(torch.randn(n, d))
+    engine, rule = Embedded(build(topology, n)), algorithms.build(algorithm)
+    state = rule.init(torch.randn(n, d))
     for k in range(10):
-        state = ALGORITHMS[algorithm].step(state, lambda x: 0.5 * x, engine.mixer(k), LR, BETA)
+        state = rule.step(state, lambda x: 0.5 * x, engine.mixer(k), LR, BETA)
 
 
 def a_million_gap() -> float:

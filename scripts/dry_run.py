@@ -21,17 +21,15 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from expograph import engines, problems
-from expograph.algorithms import ALGORITHMS
+from expograph import algorithms
 from expograph.cluster import job as jobs
 from expograph.config import ConfigError, Run, load
 from expograph.data import generated
-from expograph.graphs.topology import build
 from expograph.report import tables
 from expograph.report.style import name_of
 from expograph.runs import results
+from expograph.runs.assemble import assemble
 from expograph.runs.provenance import provenance
-from expograph.runs.train import train
 
 RANKS, STEPS = 2, 3
 LIMIT = 1800  # seconds one dry run may take
@@ -49,12 +47,14 @@ def chosen(paths: list[Path]) -> list[tuple[Path, Run]]:
     for path in paths:
         for run in load(path).runs:
             key = run.problem.model_dump_json()
-            heavier = key in found and (
-                ALGORITHMS[run.algorithm].vectors <= ALGORITHMS[found[key][1].algorithm].vectors
-            )
+            heavier = key in found and (vectors_of(run) <= vectors_of(found[key][1]))
             if run.topology != "fully_connected" and run.engine != "embedded" and not heavier:
                 found[key] = path, run
     return list(found.values())
+
+
+def vectors_of(run: Run) -> int:
+    return algorithms.build(run.algorithm).vectors
 
 
 def as_rank(text: str, out: Path) -> int:
@@ -63,9 +63,8 @@ def as_rank(text: str, out: Path) -> int:
     started = time.perf_counter()
     with jobs.Job() as job:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // job.local_size))
-        engine = engines.build(run.engine, build(run.topology, run.nodes, run.seed), job)
-        problem = problems.build(run, engine.ranks)
-        records = train(run, problem, engine)
+        assembly = assemble(run, job)
+        problem, engine, records = assembly.problem, assembly.engine, assembly.records()
         seen = [next(records) for _ in range(STEPS + 1)]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB -> GiB
         peaks = engine.gather(torch.tensor([peak]))
@@ -158,7 +157,7 @@ def main() -> int:
                 bad += 1
                 continue
             # one out-neighbor of two ranks; float32
-            computed = 4 * facts["parameters"] * ALGORITHMS[run.algorithm].vectors
+            computed = 4 * facts["parameters"] * vectors_of(run)
             bad += facts["bytes"] != computed
             print(
                 f"{label}: {facts['step']:.1f} s a step, {facts['memory']:.1f} GiB, "

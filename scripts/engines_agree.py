@@ -20,15 +20,15 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from expograph import engines
+from expograph import algorithms, engines
 from expograph.algorithms import ALGORITHMS
 from expograph.cluster.job import Job
 from expograph.config import Run
 from expograph.files import replace_text
-from expograph.graphs.topology import TOPOLOGIES, build
+from expograph.graphs.topology import TOPOLOGIES
 from expograph.runs import results
+from expograph.runs.assemble import assemble
 from expograph.runs.provenance import provenance
-from expograph.runs.train import train
 
 STEPS, QUICK_STEPS = 100, 20
 ON_SERVERS = ("static_exponential", "one_peer_exponential")
@@ -41,8 +41,8 @@ def combinations(n: int, seed: int, model: str, quick: bool = False) -> list[Run
     """A run of every algorithm on every topology that it is defined for, and some on servers."""
     chosen = [
         (name, topology, 1)
-        for name, algorithm in ALGORITHMS.items()
-        for topology in (("fully_connected",) if algorithm.exact else TOPOLOGIES)
+        for name in ALGORITHMS
+        for topology in (("fully_connected",) if algorithms.build(name).exact else TOPOLOGIES)
         if not quick or topology == QUICK or name in ("psgd", "dmsgd")
     ]
     if n >= 4 and n % 2 == 0:
@@ -58,7 +58,7 @@ def combinations(n: int, seed: int, model: str, quick: bool = False) -> list[Run
                 "algorithm": name,
                 "steps": QUICK_STEPS if quick else STEPS,
                 "lr": 0.02,
-                "beta": 0.9 if ALGORITHMS[name].momentum else 0.0,
+                "beta": 0.9 if algorithms.build(name).momentum else 0.0,
                 "seed": seed,
                 "record_every": STEPS,
             }
@@ -67,9 +67,11 @@ def combinations(n: int, seed: int, model: str, quick: bool = False) -> list[Run
     ]
 
 
-def final_models(run: Run, engine: engines.Engine) -> tuple[torch.Tensor, int]:
+def final_models(run: Run, job: Job) -> tuple[torch.Tensor, int]:
     """(n, d) parameters after training, on every rank, and bytes sent by all ranks together."""
-    *_, last = train(run, engine=engine)
+    assembly = assemble(run, job)
+    *_, last = assembly.records()
+    engine = assembly.engine
     return engine.gather(last.x), int(engine.gather(engine.sent).sum())
 
 
@@ -79,15 +81,12 @@ def worker(seed: int, model: str, quick: bool, out: Path) -> None:
     rows = []
     with Job() as job:
         for run in combinations(job.size, seed, model, quick):
-            topology = build(run.topology, run.nodes, seed, run.local_size)
             models = {}
             names = [name for name in engines.ENGINES if name != "horovod" or is_exact(run)]
             for name in names:
                 if name != "embedded" or job.rank == 0:
-                    engine = engines.build(name, topology, job)
-                    models[name] = final_models(
-                        Run.model_validate({**run.model_dump(), "engine": name}), engine
-                    )
+                    on_engine = Run.model_validate({**run.model_dump(), "engine": name})
+                    models[name] = final_models(on_engine, job)
             if job.rank == 0:
                 reference, counted = models.pop("embedded")
                 for name, (x, sent) in models.items():

@@ -10,7 +10,7 @@ from expograph.config import Run
 from expograph.graphs.topology import build
 from expograph.problems import classification
 from expograph.problems.classification import ImageClassification
-from expograph.runs.train import train
+from expograph.runs.assemble import assemble, records_of
 
 
 def digits(nodes: int = 4, **changes) -> Run:
@@ -26,6 +26,11 @@ def digits(nodes: int = 4, **changes) -> Run:
         "record_every": 4,
     }
     return Run.model_validate(values | changes)
+
+
+def of(run: Run, ranks=None) -> ImageClassification:
+    """The run's problem, for all ranks or some."""
+    return ImageClassification(run.problem, run.ranks, ranks or range(run.ranks), run.seed)
 
 
 def metrics(problem: ImageClassification, x, buffers, final: bool) -> dict[str, float]:
@@ -47,8 +52,8 @@ def accuracy(problem: ImageClassification, x, buffers) -> float:
 def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
     """torch.optim.SGD with momentum and weight decay on each worker, then the dense W."""
     run = digits(topology=topology, problem={"model": model, "weight_decay": 0.01})
-    problem = ImageClassification(run, range(4))
-    *_, last = train(run, problem)
+    assembly = assemble(run)
+    problem, (*_, last) = assembly.problem, assembly.records()
 
     first = copy.deepcopy(problem.model._module).train()
     vector = torch.nn.utils.vector_to_parameters
@@ -82,7 +87,7 @@ def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
 
 @pytest.mark.parametrize("chunk", [1, 7, 128, 1000])
 def test_every_test_sample_counts_once_whatever_the_batch(monkeypatch, chunk):
-    problem = ImageClassification(digits(problem={"model": "linear"}), range(4))
+    problem = of(digits(problem={"model": "linear"}))
     x, buffers = problem.initial()
     x = x + torch.randn(len(x), generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(classification, "TEST_CHUNK", chunk)
@@ -100,17 +105,17 @@ def test_every_test_sample_counts_once_whatever_the_batch(monkeypatch, chunk):
 
 @pytest.mark.parametrize("nodes", [1, 3, 7, 16])
 def test_accuracy_of_a_fixed_model_does_not_depend_on_the_nodes(nodes):
-    problem = ImageClassification(digits(nodes), range(nodes))
+    problem = of(digits(nodes))
     x, buffers = problem.initial()  # equal for all n: the seed alone sets it
     found = metrics(problem, x.repeat(nodes, 1), buffers.repeat(nodes, 1), final=False)
-    one = ImageClassification(digits(1), range(1))
+    one = of(digits(1))
     alone = metrics(one, *(t.unsqueeze(0) for t in one.initial()), final=False)
     assert found == pytest.approx(alone, rel=1e-6)
     assert found["accuracy_averaged"] == alone["accuracy_averaged"]
 
 
 def test_averaged_worst_and_mean_are_of_the_models_they_name():
-    problem = ImageClassification(digits(problem={"model": "linear"}), range(4))
+    problem = of(digits(problem={"model": "linear"}))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(4, problem.model.dim, generator=generator)
     empty = torch.empty(4, 0)
@@ -124,7 +129,7 @@ def test_averaged_worst_and_mean_are_of_the_models_they_name():
 
 def test_batch_norm_statistics_stay_with_their_worker_and_are_averaged_for_the_mean():
     run = digits(problem={"model": "resnet8_bn", "partition": "label"})
-    problem = ImageClassification(run, range(4))
+    problem = of(run)
     x0, b0 = problem.initial()
     _, _, buffers = problem.gradient(x0.repeat(4, 1), b0.repeat(4, 1), 0)
     assert len({tuple(row.tolist()) for row in buffers}) == 4
@@ -134,8 +139,8 @@ def test_batch_norm_statistics_stay_with_their_worker_and_are_averaged_for_the_m
 
 
 def test_a_rank_alone_computes_its_row_of_the_whole():
-    whole = ImageClassification(digits(), range(4))
-    alone = ImageClassification(digits(), [2])
+    whole = of(digits())
+    alone = of(digits(), [2])
     x, b = (t.repeat(4, 1) for t in whole.initial())
     for k in (0, 50):
         ours, theirs = whole.gradient(x, b, k), alone.gradient(x[:1], b[:1], k)
@@ -148,16 +153,16 @@ def test_accumulation_is_one_larger_batch_and_one_step_of_the_topology():
     topology = "one_peer_exponential"
     once = digits(8, topology=topology, problem={"batch_size": 32})
     four = digits(8, topology=topology, problem={"batch_size": 8, "accumulation": 4})
-    *_, a = train(once)
-    *_, b = train(four)
+    *_, a = records_of(once)
+    *_, b = records_of(four)
     torch.testing.assert_close(a.x, b.x, rtol=1e-4, atol=1e-5)
     assert a.values["bytes_sent_max"] == b.values["bytes_sent_max"]
     assert a.values["train_loss"] == pytest.approx(b.values["train_loss"], rel=1e-5)
 
 
 def test_metrics_are_not_counted_as_communication_and_runs_repeat():
-    often = [r.values for r in train(digits(evaluate_every=1, record_every=1))]
-    seldom = [r.values for r in train(digits())]
+    often = [r.values for r in records_of(digits(evaluate_every=1, record_every=1))]
+    seldom = [r.values for r in records_of(digits())]
     assert often[-1]["bytes_sent_max"] == seldom[-1]["bytes_sent_max"]
     assert often[-1]["accuracy_averaged"] == seldom[-1]["accuracy_averaged"]
     assert often[-1]["train_loss"] == seldom[-1]["train_loss"]

@@ -5,29 +5,24 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from expograph.config import Run
+from expograph import problems
+from expograph.config import LeastSquares, Logistic
 from expograph.problems.convex import Convex
+
+SETTINGS = {"logistic": Logistic, "least_squares": LeastSquares}
 
 
 def make(kind: str, nodes: int = 4, seed: int = 0, **problem) -> Convex:
-    run = Run(
-        problem={"kind": kind, "dim": 3, "samples": 20, **problem},
-        topology="ring",
-        nodes=nodes,
-        algorithm="dsgd_atc",
-        steps=1,
-        lr=0.1,
-        seed=seed,
-    )
-    return Convex(run, range(nodes))
+    settings = SETTINGS[kind](kind=kind, dim=3, samples=20, **problem)
+    return problems.build(settings, nodes, range(nodes), seed)
 
 
 def objective(problem: Convex, x: np.ndarray) -> float:
     """f(x), written once more with numpy."""
     a, b = problem.features.numpy(), problem.labels.numpy()
     scores = a @ x
-    if problem.problem.kind == "logistic":
-        return float(np.logaddexp(0, -b * scores).mean() + problem.problem.l2 / 2 * x @ x)
+    if problem.settings.kind == "logistic":
+        return float(np.logaddexp(0, -b * scores).mean() + problem.settings.l2 / 2 * x @ x)
     return float(((scores - b) ** 2).mean() / 2)
 
 
@@ -45,10 +40,24 @@ def test_minimiser_equals_scipy(kind, heterogeneity):
 
 
 @pytest.mark.parametrize("kind", ["logistic", "least_squares"])
+def test_hessian_is_autograds(kind):
+    problem = make(kind, heterogeneity=1.0)
+    every, x = problem.features.flatten(0, 1), torch.randn(3, dtype=torch.float64)
+
+    def mean_loss(x):
+        return problem.loss.value_and_gradient(x.expand(4, -1), problem.features, problem.labels)[
+            0
+        ].mean()
+
+    expected = torch.autograd.functional.hessian(mean_loss, x)
+    torch.testing.assert_close(problem.loss.hessian(x, every), expected)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least_squares"])
 def test_gradient_is_autograd_plus_noise_of_the_stated_size(kind):
     problem = make(kind, noise=0.5)
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    losses, _ = problem._losses_and_gradients(x, problem.features, problem.labels)
+    losses, _ = problem.loss.value_and_gradient(x, problem.features, problem.labels)
     (expected,) = torch.autograd.grad(losses.sum(), x)
     x = x.detach()
     noise = [problem.gradient(x, torch.empty(4, 0), k)[1] - expected for k in range(2000)]
@@ -59,11 +68,7 @@ def test_gradient_is_autograd_plus_noise_of_the_stated_size(kind):
 
 def test_a_rank_alone_sees_what_it_sees_among_all():
     whole = make("logistic")
-    run = Run(
-        problem={"kind": "logistic", "dim": 3, "samples": 20},
-        topology="ring", nodes=4, algorithm="dsgd_atc", steps=1, lr=0.1,
-    )  # fmt: skip
-    alone = Convex(run, [2])
+    alone = Convex(whole.settings, workers=4, ranks=[2], seed=0)
     x = torch.randn(4, 3, dtype=torch.float64)
     for k in (0, 300, 17):
         torch.testing.assert_close(

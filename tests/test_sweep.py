@@ -15,8 +15,8 @@ import pytest
 from expograph.config import Run
 from expograph.runs import results
 from expograph.runs import sweep as sweeping
+from expograph.runs.assemble import records_of
 from expograph.runs.sweep import execute, sweep
-from expograph.runs.train import train
 
 
 def tiny(seed: int = 0, **changes) -> Run:
@@ -217,7 +217,7 @@ def test_leftovers_of_killed_writers_are_removed_and_live_ones_kept(tmp_path):
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "random_match"])
 @pytest.mark.parametrize("nodes", [1, 3, 5, 6, 7, 12])
 def test_any_number_of_nodes_trains(topology, nodes):
-    *_, last = train(tiny(topology=topology, nodes=nodes))
+    *_, last = records_of(tiny(topology=topology, nodes=nodes))
     assert last.step == 25 and np.isfinite(last.values["error_workers"])
 
 
