@@ -18,12 +18,11 @@ from expograph.algorithms import ALGORITHMS
 from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import Run
 from expograph.data import fashion_mnist
-from expograph.engines.embedded import Embedded
 from expograph.graphs.mixing import OnePeer
 from expograph.graphs.topology import Topology, build, hierarchical, names
 from expograph.problems import convex
+from expograph.runs.assemble import assemble, records_of
 from expograph.runs.sweep import execute
-from expograph.runs.train import train
 
 FOUND = next(
     (f for f in (Path("data/fashion_mnist"), fashion_mnist.DEBIAN_FOLDER) if f.is_dir()),
@@ -118,8 +117,8 @@ def alone(job: MpiGroup) -> None:
                 if algorithm == "psgd" and topology != "fully_connected":
                     continue
                 run = run_of(1, topology=topology, algorithm=algorithm, engine=name, steps=5)
-                *_, ours = train(run, engine=engines.build(name, build(topology, 1), job))
-                *_, theirs = train(run)
+                *_, ours = records_of(run, job)
+                *_, theirs = records_of(on_embedded(run))
                 torch.testing.assert_close(ours.x, theirs.x)
     tell(job, trained=True)
 
@@ -127,7 +126,9 @@ def alone(job: MpiGroup) -> None:
 def overlap(job: MpiGroup) -> None:
     """The message of dsgd_awc travels while the gradient is computed: it has been started."""
     order = []
-    engine = engines.build("bluefog", build("ring", job.size), job)
+    run = run_of(job.size, topology="ring", algorithm="dsgd_awc", steps=2)
+    assembly = assemble(run, job)
+    engine = assembly.engine
     average = engine._average
 
     def noted(part, wire, what):
@@ -143,7 +144,7 @@ def overlap(job: MpiGroup) -> None:
         return gradient(self, x, buffers, k)
 
     convex.Convex.gradient = counted
-    list(train(run_of(job.size, topology="ring", algorithm="dsgd_awc", steps=2), engine=engine))
+    list(assembly.records())
     tell(job, order=order)
 
 
@@ -153,7 +154,9 @@ def peers(job: MpiGroup, accumulation: str) -> None:
     problem = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 4}
     problem["accumulation"] = int(accumulation)
     for name in ("bluefog", "mpi"):
-        engine = engines.build(name, build("one_peer_exponential", job.size), job)
+        run = run_of(job.size, problem=problem, steps=8, engine=name)
+        assembly = assemble(run, job)
+        engine = assembly.engine
         part, heard[name] = engine._average, []
 
         def noted(p, wire, what, part=part, name=name):
@@ -161,8 +164,7 @@ def peers(job: MpiGroup, accumulation: str) -> None:
             return part(p, wire, what)
 
         engine._average = noted
-        run = run_of(job.size, problem=problem, steps=8, engine=name)
-        list(train(run, engine=engine))
+        list(assembly.records())
     tell(job, **heard)
 
 
@@ -191,12 +193,13 @@ def servers(job: MpiGroup, local_size: str) -> None:
             lr=0.02,
             engine=name,
         )
-        built = build(topology, run.nodes, 0, size)
-        engine = engines.build(name, built, job)
-        *_, ours = train(run, engine=engine)
+        assembly = assemble(run, job)
+        *_, ours = assembly.records()
+        engine = assembly.engine
         x, sent = engine.gather(ours.x), engine.gather(engine.sent)
-        reference = Embedded(built)
-        *_, theirs = train(run, engine=reference)
+        embedded = assemble(on_embedded(run))
+        *_, theirs = embedded.records()
+        reference = embedded.engine
         difference = (x - theirs.x).norm(dim=1) / theirs.x.norm(dim=1)
         told["difference"] = max(told["difference"], float(difference.max()))
         if algorithm in ("dmsgd", "vanilla_dmsgd"):  # the models leave a step averaged
@@ -204,7 +207,7 @@ def servers(job: MpiGroup, local_size: str) -> None:
             told["spread"] = max(told["spread"], float((rows - rows[:, :1]).abs().max()))
         told["bytes_equal"] &= sent.tolist() == reference.sent.tolist()
         told["runs"] += 1
-    told["on_hosts"] = engines.build("bluefog", built, job)._on_hosts
+    told["on_hosts"] = engines.build("bluefog", assembly.schedule, job)._on_hosts
     tell(job, **told)
 
 

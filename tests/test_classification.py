@@ -28,6 +28,11 @@ def digits(nodes: int = 4, **changes) -> Run:
     return Run.model_validate(values | changes)
 
 
+def of(run: Run, ranks=None) -> ImageClassification:
+    """The run's problem, for all ranks or some."""
+    return ImageClassification(run.problem, run.ranks, ranks or range(run.ranks), run.seed)
+
+
 def metrics(problem: ImageClassification, x, buffers, final: bool) -> dict[str, float]:
     """What `train` records of models x (n, d), all of them held here."""
     mean = x.mean(dim=0)

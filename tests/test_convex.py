@@ -5,9 +5,12 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from expograph.config import Run
+from expograph import problems
+from expograph.config import LeastSquares, Logistic
 from expograph.problems.convex import Convex
 from expograph.runs.assemble import problem_of
+
+SETTINGS = {"logistic": Logistic, "least_squares": LeastSquares}
 
 
 def make(kind: str, nodes: int = 4, seed: int = 0, **problem) -> Convex:
@@ -43,6 +46,20 @@ def test_minimiser_equals_scipy(kind, heterogeneity):
     measured = problem.measure(x, none, x.mean(dim=0), none[0], True)
     at_minimum = problem.evaluate(x.mean(dim=0), measured, True)
     assert all(v == pytest.approx(0, abs=1e-12) for v in at_minimum.values())
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least_squares"])
+def test_hessian_is_autograds(kind):
+    problem = make(kind, heterogeneity=1.0)
+    every, x = problem.features.flatten(0, 1), torch.randn(3, dtype=torch.float64)
+
+    def mean_loss(x):
+        return problem.loss.value_and_gradient(x.expand(4, -1), problem.features, problem.labels)[
+            0
+        ].mean()
+
+    expected = torch.autograd.functional.hessian(mean_loss, x)
+    torch.testing.assert_close(problem.loss.hessian(x, every), expected)
 
 
 @pytest.mark.parametrize("kind", ["logistic", "least_squares"])

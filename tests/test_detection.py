@@ -67,6 +67,11 @@ def small(**changes) -> Run:
     return Run.model_validate(values | changes)
 
 
+def of(run: Run, ranks=None) -> Detection:
+    """The run's problem, for all ranks or some."""
+    return Detection(run.problem, run.ranks, ranks or range(run.ranks), run.seed)
+
+
 def metrics(problem: Detection, x, buffers, final: bool = False) -> dict[str, float]:
     """What `train` records of models x (n, d), all of them held here."""
     mean = x.mean(dim=0)
@@ -161,6 +166,7 @@ def test_perfect_predictions_have_a_map_of_100_and_none_have_0(monkeypatch):
     assert found == pytest.approx(
         {"map_50": 100, "map": 100, "map_50_worker_mean": 75, "map_50_worker_worst": 0}
     )
+    assert found.keys() == problem.metrics.keys()
     assert metrics(problem, -x, torch.empty(4, 0)) == {"map_50": 0, "map": 0}
 
 

@@ -1,0 +1,349 @@
+"""Rules that the package does not have fit into `Algorithm` and run through `train` as it is.
+
+Each is written twice: as a module of `algorithms` would write it, and as a plain loop over the
+workers from its equations. None of them needs a line in the loop, the engines or the checks.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from quadratic import Quadratic
+from scipy.sparse import csr_array
+from torch import Tensor, zeros_like
+
+from expograph.algorithms import Algorithm
+from expograph.engines.embedded import Embedded
+from expograph.graphs.mixing import Circulant, Sparse
+from expograph.graphs.topology import Topology, build
+from expograph.runs.train import train
+
+STEPS, LR, BETA = 24, 0.1, 0.8
+
+# ---- gradient tracking: two more arrays ----------------------------------------------------------
+
+
+class Tracked(NamedTuple):
+    x: Tensor
+    y: Tensor  # tracks the mean gradient
+    g: Tensor  # the last gradients
+
+
+def gradient_tracking() -> Algorithm:
+    """y_i <- sum_j W_ij y_j + g_i - g_i of the last step;  x_i <- sum_j W_ij x_j - lr y_i."""
+
+    def step(s, grad, mix, lr, beta):
+        mixed = mix.start(s.x, s.y)
+        g = grad(s.x)
+        x, y = mixed()
+        y = y + g - s.g
+        return Tracked(x.sub(y, alpha=lr), y, g)
+
+    def init(x0):
+        return Tracked(x0, zeros_like(x0), zeros_like(x0))
+
+    return Algorithm(step, init, vectors=2)
+
+
+def gradient_tracking_loop(gradient, n, x0, W_at):
+    x, y, last = [x0] * n, [0 * x0] * n, [0 * x0] * n
+    for k in range(STEPS):
+        W = W_at(k)
+        g = [gradient(i, k, x[i]) for i in range(n)]
+        y = [W[i] @ y + g[i] - last[i] for i in range(n)]
+        x, last = [W[i] @ x - LR * y[i] for i in range(n)], g
+    return x
+
+
+# ---- D2: the last model and gradient -------------------------------------------------------------
+
+
+class LastTwo(NamedTuple):
+    x: Tensor
+    last_x: Tensor
+    last_move: Tensor  # lr g of the last step
+
+
+def d2() -> Algorithm:
+    """x_i^{k+1} = sum_j W_ij (2 x_j^k - x_j^{k-1} - lr (g_j^k - g_j^{k-1})); Tang et al. 2018."""
+
+    def step(s, grad, mix, lr, beta):
+        move = lr * grad(s.x)
+        return LastTwo(mix(2 * s.x - s.last_x - move + s.last_move), s.x, move)
+
+    return Algorithm(step, init=lambda x0: LastTwo(x0, x0, zeros_like(x0)))
+
+
+def d2_loop(gradient, n, x0, W_at):
+    path, last = [[x0] * n], None
+    for k in range(STEPS):
+        W, x = W_at(k), path[-1]
+        g = [gradient(i, k, x[i]) for i in range(n)]
+        if k == 0:
+            half = [x[i] - LR * g[i] for i in range(n)]
+        else:
+            half = [2 * x[i] - path[-2][i] - LR * (g[i] - last[i]) for i in range(n)]
+        path.append([W[i] @ half for i in range(n)])
+        last = g
+    return path[-1]
+
+
+# ---- push-sum: a weight beside the model, columns alone sum to one -------------------------------
+
+
+class Pushed(NamedTuple):
+    x: Tensor
+    w: Tensor  # (R, 1)
+
+
+def push_sum() -> Algorithm:
+    """x_i <- sum_j A_ij (x_j - lr g_j(x_j / w_j));  w_i <- sum_j A_ij w_j; Assran et al. 2019."""
+
+    def step(s, grad, mix, lr, beta):
+        return Pushed(*mix(s.x.sub(grad(s.x / s.w), alpha=lr), s.w))
+
+    def init(x0):
+        return Pushed(x0, x0.new_ones(len(x0), 1))
+
+    return Algorithm(step, init, model=lambda s: s.x / s.w, stochastic="column")
+
+
+def push_sum_loop(gradient, n, x0, W_at):
+    x, w = [x0] * n, np.ones(n)
+    for k in range(STEPS):
+        A = W_at(k)
+        half = [x[i] - LR * gradient(i, k, x[i] / w[i]) for i in range(n)]
+        x, w = [A[i] @ half for i in range(n)], A @ w
+    return [x[i] / w[i] for i in range(n)]
+
+
+def pushes(n: int) -> Topology:
+    """A directed ring with a chord: each rank divides what it has over those it sends to."""
+    A = np.eye(n) + np.roll(np.eye(n), 1, axis=0)
+    A[n // 2, 0] += 1
+    return static("pushes", A / A.sum(axis=0))
+
+
+def static(name: str, W: np.ndarray) -> Topology:
+    mixing = Sparse(csr_array(W))
+    return Topology(name, len(W), 1, lambda k: mixing)
+
+
+# ---- CECA: two models, of which one is evaluated -------------------------------------------------
+
+
+class Windows(NamedTuple):
+    """Averages over the m workers before each (x), and over those and itself (y)."""
+
+    x: Tensor
+    y: Tensor
+    step: int
+
+
+def bits(n: int) -> list[int]:
+    return [int(bit) for bit in f"{n - 1:b}"]
+
+
+def ceca(n: int = 1) -> Algorithm:
+    """Windows grow from m to 2m + bit, one bit of n - 1 a step, by one vector from one worker:
+    after all of them y is the average of n. (After Ding et al. 2023, DSGD-CECA.)
+    """
+
+    def step(s, grad, mix, lr, beta):
+        place = s.step % len(bits(n))
+        m, bit = int("0" + f"{n - 1:b}"[:place], 2), bits(n)[place]
+        g = lr * grad(s.y)
+        x, y = s.x - g, s.y - g
+        heard = mix(y if bit else x)
+        if bit:
+            x, y = (m * x + (m + 1) * heard) / (2 * m + 1), (y + heard) / 2
+        else:
+            x, y = (x + heard) / 2, ((m + 1) * y + m * heard) / (2 * m + 1)
+        return Windows(x, y, s.step + 1)
+
+    return Algorithm(step, init=lambda x0: Windows(x0, x0, 0), model=lambda s: s.y)
+
+
+def hearings(n: int) -> Topology:
+    """Each step every rank hears the one m + bit before it: a permutation, doubly stochastic."""
+    offsets, m = [], 0
+    for bit in bits(n):
+        offsets.append(m + bit)
+        m = 2 * m + bit
+    steps = [Circulant(n, {offset: 1.0}) for offset in offsets]
+    return Topology("hearings", n, len(steps), lambda k: steps[k % len(steps)])
+
+
+def ceca_loop(gradient, n, x0, W_at):
+    x, y = [x0] * n, [x0] * n
+    for k in range(STEPS):
+        place = k % len(bits(n))
+        m = 0
+        for bit in bits(n)[:place]:
+            m = 2 * m + bit
+        bit, W = bits(n)[place], W_at(k)
+        g = [gradient(i, k, y[i]) for i in range(n)]
+        x, y = [x[i] - LR * g[i] for i in range(n)], [y[i] - LR * g[i] for i in range(n)]
+        heard = [W[i] @ (y if bit else x) for i in range(n)]
+        if bit:
+            x = [(m * x[i] + (m + 1) * heard[i]) / (2 * m + 1) for i in range(n)]
+            y = [(y[i] + heard[i]) / 2 for i in range(n)]
+        else:
+            y = [((m + 1) * y[i] + m * heard[i]) / (2 * m + 1) for i in range(n)]
+            x = [(x[i] + heard[i]) / 2 for i in range(n)]
+    return y
+
+
+# ---- local steps with an outer step every H ------------------------------------------------------
+
+
+class Outer(NamedTuple):
+    x: Tensor
+    anchor: Tensor  # the models after the last message
+    u: Tensor  # outer momenta
+    since: int
+
+
+def local_steps(every: int = 4, outer_lr: float = 0.7) -> Algorithm:
+    """H steps of SGD; then u_i <- beta u_i + (a_i - sum_j W_ij x_j) / lr from the anchor a_i, and
+    x_i = a_i <- a_i - outer_lr lr u_i; Wang et al. 2020 (SlowMo).
+    """
+
+    def step(s, grad, mix, lr, beta):
+        x = s.x.sub(grad(s.x), alpha=lr)
+        if s.since + 1 < every:
+            return s._replace(x=x, since=s.since + 1)
+        u = beta * s.u + (s.anchor - mix(x)) / lr
+        x = s.anchor - outer_lr * lr * u
+        return Outer(x, x, u, 0)
+
+    def init(x0):
+        return Outer(x0, x0, zeros_like(x0), 0)
+
+    return Algorithm(step, init, momentum=True, every=every)
+
+
+def local_steps_loop(gradient, n, x0, W_at, every=4, outer_lr=0.7):
+    a, u = [x0] * n, [0 * x0] * n
+    for message in range(STEPS // every):
+        x, W = list(a), W_at(message)
+        for k in range(message * every, (message + 1) * every):
+            x = [x[i] - LR * gradient(i, k, x[i]) for i in range(n)]
+        u = [BETA * u[i] + (a[i] - W[i] @ x) / LR for i in range(n)]
+        a = [a[i] - outer_lr * LR * u[i] for i in range(n)]
+    return a
+
+
+# ---- Adam ----------------------------------------------------------------------------------------
+
+
+class Moments(NamedTuple):
+    x: Tensor
+    m: Tensor
+    v: Tensor
+    step: int
+
+
+def adam(beta2: float = 0.99, eps: float = 1e-8) -> Algorithm:
+    """Adam's step with moments that stay local, then the average of the models."""
+
+    def step(s, grad, mix, lr, beta):
+        g, k = grad(s.x), s.step + 1
+        m, v = s.m.lerp(g, 1 - beta), s.v.lerp(g * g, 1 - beta2)
+        move = (m / (1 - beta**k)) / ((v / (1 - beta2**k)).sqrt() + eps)
+        return Moments(mix(s.x.sub(move, alpha=lr)), m, v, k)
+
+    def init(x0):
+        return Moments(x0, zeros_like(x0), zeros_like(x0), 0)
+
+    return Algorithm(step, init, momentum=True)
+
+
+def adam_loop(gradient, n, x0, W_at, beta2=0.99, eps=1e-8):
+    x, m, v = [x0] * n, [0 * x0] * n, [0 * x0] * n
+    for k in range(STEPS):
+        half = []
+        for i in range(n):
+            g = gradient(i, k, x[i])
+            m[i] = BETA * m[i] + (1 - BETA) * g
+            v[i] = beta2 * v[i] + (1 - beta2) * g**2
+            m_hat, v_hat = m[i] / (1 - BETA ** (k + 1)), v[i] / (1 - beta2 ** (k + 1))
+            half.append(x[i] - LR * m_hat / (np.sqrt(v_hat) + eps))
+        x = [W_at(k)[i] @ half for i in range(n)]
+    return x
+
+
+# ---- the tests -----------------------------------------------------------------------------------
+
+SKETCHES = {
+    "gradient_tracking": (gradient_tracking(), gradient_tracking_loop, build("ring", 6)),
+    "d2": (d2(), d2_loop, build("star", 6)),
+    "push_sum": (push_sum(), push_sum_loop, pushes(6)),
+    "ceca": (ceca(n=6), ceca_loop, hearings(6)),
+    "local_steps": (local_steps(), local_steps_loop, build("one_peer_exponential", 6)),
+    "adam": (adam(), adam_loop, build("one_peer_exponential", 6)),
+}
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_train_equals_a_plain_loop(name):
+    algorithm, loop, schedule = SKETCHES[name]
+    problem = Quadratic(schedule.n)
+    beta = BETA if algorithm.momentum else 0.0
+    *_, last = train(problem, algorithm, schedule, steps=STEPS, step_size=LR, beta=beta)
+    expected = loop(
+        problem.gradient_of, schedule.n, np.ones(problem.dim), lambda k: schedule.at(k).dense()
+    )
+    np.testing.assert_allclose(last.x.numpy(), np.stack(expected), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_what_is_sent_is_what_is_declared(name):
+    algorithm, _, schedule = SKETCHES[name]
+    problem, engine = Quadratic(schedule.n), Embedded(schedule)
+    *_, last = train(problem, algorithm, schedule, engine, steps=STEPS, step_size=LR)
+    degrees = [schedule.at(k).out_degrees.max() for k in range(STEPS // algorithm.every)]
+    message = 8 * algorithm.vectors * problem.dim + (8 if name == "push_sum" else 0)
+    assert last.values["bytes_sent_max"] == sum(degrees) * message
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_a_step_leaves_its_input_alone(name):
+    algorithm, _, schedule = SKETCHES[name]
+    engine, state = Embedded(schedule), algorithm.init(torch.rand(6, 5, dtype=torch.float64))
+    for k in range(6):
+        kept = [value.clone() if isinstance(value, Tensor) else value for value in state]
+        new = algorithm.step(state, torch.sin, engine.mixer(k // algorithm.every), LR, BETA)
+        for before, after in zip(kept, state, strict=True):
+            assert torch.equal(before, after) if isinstance(before, Tensor) else before == after
+        state = new
+
+
+@pytest.mark.parametrize("name", ["gradient_tracking", "d2"])
+def test_without_noise_they_reach_the_minimiser_though_the_data_differ(name):
+    algorithm, _, schedule = SKETCHES[name]
+    problem = Quadratic(schedule.n, noise=0.0)
+    *_, last = train(problem, algorithm, schedule, steps=600, step_size=LR)
+    minimiser = torch.from_numpy(problem.targets.mean(axis=0)).expand_as(last.x)
+    torch.testing.assert_close(last.x, minimiser)
+
+
+def test_push_sum_averages_exactly_what_its_columns_would_bend():
+    """Without gradients the models tend to the mean of the start."""
+    algorithm, _, schedule = SKETCHES["push_sum"]
+    engine, x0 = Embedded(schedule), torch.randn(6, 5, dtype=torch.float64)
+    state = algorithm.init(x0)
+    for k in range(300):
+        state = algorithm.step(state, torch.zeros_like, engine.mixer(k), LR, 0.0)
+    torch.testing.assert_close(algorithm.model(state), x0.mean(dim=0).expand_as(x0))
+
+
+@pytest.mark.parametrize("n", [2, 3, 6, 7, 8, 12])
+def test_ceca_averages_exactly_after_the_bits_of_n(n):
+    algorithm, schedule = ceca(n=n), hearings(n)
+    engine, x0 = Embedded(schedule), torch.randn(n, 5, dtype=torch.float64)
+    state = algorithm.init(x0)
+    for k in range(schedule.period):
+        state = algorithm.step(state, torch.zeros_like, engine.mixer(k), LR, 0.0)
+    torch.testing.assert_close(algorithm.model(state), x0.mean(dim=0).expand_as(x0))
