@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from expograph.config import Run, load
-from expograph.runs.sweep import sweep
+from expograph.runs.pool import sweep
 
 
 def shortened(run: Run) -> Run:

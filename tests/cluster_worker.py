@@ -22,7 +22,7 @@ from expograph.engines.embedded import Embedded
 from expograph.graphs.mixing import OnePeer
 from expograph.graphs.topology import TOPOLOGIES, Topology, build, hierarchical
 from expograph.problems import convex
-from expograph.runs.sweep import execute
+from expograph.runs.runner import execute
 from expograph.runs.train import train
 
 FOUND = next(

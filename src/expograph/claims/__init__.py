@@ -360,9 +360,9 @@ def _settles(step: Callable, lr: float, beta: float) -> bool:
 
 def _measured_transients(root: Path, config: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
     experiment, summary = _finished(root, config)
-    return transients(summary, results.curves(experiment.runs, root), experiment.table), tuple(
-        summary["key"]
-    )
+    runs, metric = experiment.runs, experiment.table.metrics[0]
+    errors = results.block_means(runs, metric, root, experiment.name)
+    return transients(summary, errors, experiment.table), tuple(summary["key"])
 
 
 def _finished(root: Path, config: str) -> tuple[Experiment, pd.DataFrame]:
@@ -372,7 +372,7 @@ def _finished(root: Path, config: str) -> tuple[Experiment, pd.DataFrame]:
         NotMeasured: naming the command that makes the others.
     """
     experiment = load(config)
-    summary = results.summary(experiment.runs, root)
+    summary = results.summary(experiment.runs, root, experiment.name)
     missing = int((summary["status"] == "missing").sum())
     if missing:
         raise NotMeasured(

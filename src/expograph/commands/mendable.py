@@ -3,6 +3,8 @@
 from expograph.cluster.job import JobError
 from expograph.config import ConfigError
 from expograph.data import DataUnavailable
+from expograph.files import DamagedFile
 from expograph.report.reading import ReportError
+from expograph.runs.store import ResultsError
 
-MENDABLE = (ConfigError, DataUnavailable, JobError, ReportError)
+MENDABLE = (ConfigError, DamagedFile, DataUnavailable, JobError, ReportError, ResultsError)

@@ -21,12 +21,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from expograph.commands.train import name_of_results
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines import ENGINES
 from expograph.report import tables
-from expograph.report.experiment import frames_of, screen
+from expograph.report.experiment import errors_of, frames_of, screen
 from expograph.runs import results
+from expograph.runs.destination import name_of_results
 from expograph.runs.progress import boards
 
 FORMATS = {"markdown": "md", "latex": "tex", "csv": "csv"}
@@ -76,11 +76,10 @@ def tables_of(experiment: Experiment, root: Path, folder: Path | None = None) ->
     """The tables as far as there are runs under `root`, else those in `folder`."""
     if experiment.table is None:
         return []
-    summary = results.summary(experiment.runs, root)
-    if (summary["status"] != "missing").any():
-        pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
-        by_key = {} if pivots else results.curves(experiment.runs, root)
-        frames, _ = frames_of(experiment, summary, by_key, tables.live_cell)
+    found = results.find(experiment.runs, root)
+    if found:
+        summary = results.summary(experiment.runs, root, found=found)
+        frames, _ = frames_of(experiment, summary, errors_of(experiment, found), tables.live_cell)
     elif folder and (folder / "table.csv").exists():
         frames = tables.read(folder / "table.csv")
     else:

@@ -23,6 +23,7 @@ from expograph.graphs.topology import build, ceil_log2
 from expograph.report import latex
 from expograph.report.style import name_of
 from expograph.runs.results import varying
+from expograph.runs.thinning import BlockMeans
 
 UNAVAILABLE = "not available to us"
 
@@ -92,20 +93,17 @@ def pivot(
     return pd.DataFrame(rows)
 
 
-def transients(
-    summary: pd.DataFrame, curves: dict[str, pd.DataFrame], table: Table
-) -> pd.DataFrame:
+def transients(summary: pd.DataFrame, errors: dict[str, BlockMeans], table: Table) -> pd.DataFrame:
     """Measured transient iterations of every row and number of nodes, against the psgd runs.
 
     Args:
         summary: `results.summary` of the experiment.
-        curves: run key -> its metrics.csv.
-        table: gives `factor`; the error is the metric `table.metrics[0]`.
+        errors: `results.block_means` of the experiment, of the metric `table.metrics[0]`.
+        table: gives `factor` and `rows`.
     Returns:
         The keys of `table.rows`, nodes, what ("measured", or why not), transient, low, high,
         seeds, steps.
     """
-    metric = table.metrics[0]
     within = [*(key for key in table.rows if key != "topology"), "nodes"]
     rows = []
     for where, at_n in summary.groupby(within, sort=False, dropna=False):
@@ -124,14 +122,13 @@ def transients(
             elif statuses != {"done"}:
                 what = "diverged" if "diverged" in statuses else "missing"
             else:
-                by_step = {key: curves[key].set_index("step")[metric].dropna() for key in keys}
-                steps = by_step[ours[seeds[0]]].index
-                steps = steps[steps > 0]  # parallel SGD's runs may be longer
-                errors = [
-                    np.stack([by_step[key][steps] for key in some[seeds]])
+                end = int(group["steps"].iloc[0])  # parallel SGD's runs may be longer
+                steps, _ = errors[ours[seeds[0]]].until(end)
+                means = [
+                    np.stack([errors[key].until(end)[1] for key in some[seeds]])
                     for some in (ours, reference)
                 ]
-                found = transient(steps.to_numpy(), *errors, table.factor)
+                found = transient(steps, *means, table.factor)
             rows.append(
                 {
                     **dict(zip(within, where, strict=True)),
