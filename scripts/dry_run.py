@@ -15,7 +15,6 @@ from expograph.config import ConfigError
 from expograph.measure.dry_run import Needs, as_rank, chosen, dry_run, prepared, tables_of
 from expograph.report import rendering
 from expograph.runs import results
-from expograph.runs.assemble import assemble
 from expograph.runs.provenance import provenance
 
 

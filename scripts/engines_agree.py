@@ -17,7 +17,6 @@ from pathlib import Path
 from expograph.measure import agreement
 from expograph.report import rendering
 from expograph.runs import results
-from expograph.runs.assemble import assemble
 from expograph.runs.provenance import provenance
 
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from expograph.measure.smoke import runs_of
-from expograph.runs.sweep import sweep
+from expograph.runs.pool import sweep
 
 
 def main() -> int:

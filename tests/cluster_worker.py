@@ -18,11 +18,11 @@ from expograph.algorithms import ALGORITHMS
 from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import Run
 from expograph.data import fashion_mnist
-from expograph.graphs.mixing import OnePeer
+from expograph.graphs.forms import OnePeer
 from expograph.graphs.topology import Topology, build, hierarchical, names
 from expograph.problems import convex
 from expograph.runs.assemble import assemble, records_of
-from expograph.runs.sweep import execute
+from expograph.runs.runner import execute
 
 FOUND = next(
     (f for f in (Path("data/fashion_mnist"), fashion_mnist.DEBIAN_FOLDER) if f.is_dir()),
@@ -41,6 +41,10 @@ def run_of(nodes: int, **changes) -> Run:
         "engine": "bluefog",
     }
     return Run.model_validate(values | changes)
+
+
+def on_embedded(run: Run) -> Run:
+    return run.model_copy(update={"engine": "embedded"})
 
 
 def tell(job: MpiGroup, **facts) -> None:
@@ -74,7 +78,7 @@ def fail(job: MpiGroup, how: str, rank: str, results: str) -> None:
         "slow": lambda: time.sleep(1000),
     }
     at_step(3, int(rank), job, actions[how])
-    execute(run_of(job.size), Path(results), job=job)
+    execute(run_of(job.size), Path(results), group=job)
 
 
 def diverge(job: MpiGroup, rank: str, results: str) -> None:
@@ -88,7 +92,7 @@ def diverge(job: MpiGroup, rank: str, results: str) -> None:
         return losses, gradients + nan if broken else gradients, buffers
 
     convex.Convex.gradient = patched
-    status = execute(run_of(job.size, record_every=1000, steps=4000), Path(results), job=job)
+    status = execute(run_of(job.size, record_every=1000, steps=4000), Path(results), group=job)
     tell(job, status=status)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from expograph.algorithms import ALGORITHMS, Mix
-from expograph.algorithms import build as rule_of
+from expograph import algorithms
+from expograph.algorithms import Mix
 from expograph.engines.embedded import Embedded
 from expograph.graphs.topology import build, names
 
@@ -66,19 +66,19 @@ def loop(name: str, topology, lr: float, beta: float) -> np.ndarray:
 
 
 def vectorised(name: str, topology, lr: float, beta: float) -> torch.Tensor:
-    engine, rule = Embedded(topology), rule_of(name)
-    state = rule.init(torch.ones(topology.n, D, dtype=torch.float64))
+    engine, algorithm = Embedded(topology), ALGORITHMS[name]
+    state = algorithm.init(torch.ones(topology.n, D, dtype=torch.float64))
     for k in range(STEPS):
 
         def grad(x, k=k):
             rows = [gradient(i, k, row.numpy()) for i, row in enumerate(x)]
             return torch.from_numpy(np.stack(rows))
 
-        state = rule.step(state, grad, engine.mixer(k), lr, beta)
-    return rule.model(state)
+        state = algorithm.step(state, grad, engine.mixer(k), lr, beta)
+    return algorithm.model(state)
 
 
-PAIRS = [(a, t) for a in ALGORITHMS for t in names() if not rule_of(a).exact or "fully" in t]
+PAIRS = [(a, t) for a in ALGORITHMS for t in names() if not ALGORITHMS[a].exact or "fully" in t]
 
 
 @pytest.mark.parametrize(("name", "topology"), PAIRS)
@@ -93,7 +93,7 @@ def test_one_worker_is_plain_sgd(name):
     """n = 1 is torch.optim.SGD; the two rules left out use the momentum in their own way."""
     ours = vectorised(name, build("fully_connected", 1), LR, BETA)[0]
     x = torch.ones(D, dtype=torch.float64, requires_grad=True)
-    momentum = BETA if rule_of(name).momentum else 0
+    momentum = BETA if ALGORITHMS[name].momentum else 0
     optimizer = torch.optim.SGD([x], lr=LR, momentum=momentum)
     for k in range(STEPS):
         x.grad = torch.from_numpy(gradient(0, k, x.detach().numpy()))
@@ -105,7 +105,7 @@ def test_one_worker_is_plain_sgd(name):
 def test_over_exact_averaging_it_is_the_algorithm_that_it_declares(name):
     """W = J from equal starts: parallel SGD's models where that is declared, others elsewhere."""
     schedule = build("fully_connected", N)
-    beta = BETA if rule_of(name).momentum else 0.0
+    beta = BETA if ALGORITHMS[name].momentum else 0.0
     ours, parallel = (vectorised(a, schedule, LR, beta) for a in (name, "psgd"))
     if ALGORITHMS[name].over_exact == "psgd" or name == "psgd":
         torch.testing.assert_close(ours, parallel)
@@ -115,18 +115,18 @@ def test_over_exact_averaging_it_is_the_algorithm_that_it_declares(name):
 
 
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "star"])
-@pytest.mark.parametrize("name", [a for a in ALGORITHMS if not rule_of(a).exact])
+@pytest.mark.parametrize("name", [a for a in ALGORITHMS if not ALGORITHMS[a].exact])
 def test_the_mean_moves_as_in_parallel_sgd(name, topology):
     """With gradients that do not depend on x, the average ignores the topology."""
     fixed = torch.randn(STEPS, N, D, dtype=torch.float64)
 
     def mean_path(schedule):
-        engine, rule = Embedded(schedule), rule_of(name)
-        state = rule.init(torch.zeros(N, D, dtype=torch.float64))
+        engine, algorithm = Embedded(schedule), ALGORITHMS[name]
+        state = algorithm.init(torch.zeros(N, D, dtype=torch.float64))
         for k in range(STEPS):
             grad = lambda x, k=k: fixed[k]  # noqa: E731
-            state = rule.step(state, grad, engine.mixer(k), LR, BETA)
-        return state.x.mean(dim=0)
+            state = algorithm.step(state, grad, engine.mixer(k), LR, BETA)
+        return algorithm.model(state).mean(dim=0)
 
     torch.testing.assert_close(
         mean_path(build(topology, N)), mean_path(build("fully_connected", N))
@@ -134,38 +134,47 @@ def test_the_mean_moves_as_in_parallel_sgd(name, topology):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_step_leaves_its_arguments_alone_and_declares_its_message(name):
-    engine, rule = Embedded(build("fully_connected", N)), rule_of(name)
-    state = rule.init(torch.randn(N, D, dtype=torch.float64))
-    state = type(state)(*(torch.randn_like(part) for part in state))
+def test_a_step_leaves_its_input_state_alone_and_declares_its_message(name):
+    engine = Embedded(build("fully_connected", N))
+    state = ALGORITHMS[name].init(torch.zeros(N, D, dtype=torch.float64))
+    state = type(state)(*(torch.randn(N, D, dtype=torch.float64) for _ in state))
     before = copy.deepcopy(state)
     calls = []
 
     def start(*arrays):
         calls.append(len(arrays))
-        kept = [x.clone() for x in arrays]
-        wait = engine.mixer(0).start(*arrays)
-        assert all(torch.equal(x, y) for x, y in zip(arrays, kept, strict=True))
-        return wait
+        return engine.mixer(0).start(*arrays)
 
-    rule.step(state, lambda x: x.sin(), Mix(start), LR, BETA)
-    for part, was in zip(state, before, strict=True):
-        assert torch.equal(part, was)
-    assert calls == [rule.vectors]
+    ALGORITHMS[name].step(state, lambda x: x.sin(), Mix(start), LR, BETA)
+    assert all(map(torch.equal, state, before))
+    assert calls == [ALGORITHMS[name].vectors]
 
 
-@pytest.mark.parametrize("name", [a for a in ALGORITHMS if rule_of(a).over_exact])
-def test_over_exact_averaging_a_rule_is_the_one_it_declares(name):
-    """From equal starts every worker's model follows the reference's."""
-    schedule, rule = build("fully_connected", N), rule_of(name)
-    beta = BETA if rule.momentum else 0.0
-    ours, theirs = (vectorised(a, schedule, LR, beta) for a in (name, rule.over_exact))
-    torch.testing.assert_close(ours, theirs)
+def test_a_rule_carries_what_it_needs_and_no_more():
+    x0 = torch.ones(N, D)
+    assert ALGORITHMS["dsgd_atc"].init(x0)._fields == ("x",)
+    assert ALGORITHMS["dmsgd"].init(x0)._fields == ("x", "m")
 
 
-@pytest.mark.parametrize("name", ["dsgd_cta", "dsgd_awc", "dmsgd", "qg_dmsgd"])
-def test_the_others_are_their_own_reference(name):
-    """Not parallel SGD: one of its momenta, gradients or models differs at every step."""
-    schedule, beta = build("fully_connected", N), BETA if rule_of(name).momentum else 0.0
-    apart = vectorised(name, schedule, LR, beta) - vectorised("psgd", schedule, LR, beta)
-    assert rule_of(name).over_exact is None and float(apart.abs().max()) > 1e-3
+def test_parameters_are_those_of_the_factory(monkeypatch):
+    def local_sgd(every: int = 4, outer_lr: float = 1.0):
+        return dataclasses.replace(ALGORITHMS["dsgd_atc"], every=every)
+
+    monkeypatch.setitem(algorithms.ALGORITHMS, "local_sgd", local_sgd)
+    assert algorithms.parameters("local_sgd") == {"every": 4, "outer_lr": 1.0}
+    assert algorithms.build("local_sgd").every == 4
+    assert algorithms.build("local_sgd(every=2, outer_lr=0.5)").every == 2
+
+
+@pytest.mark.parametrize(
+    "spelling, message",
+    [
+        ("dsmgd", "unknown algorithm 'dsmgd'; did you mean 'dmsgd'"),
+        ("dmsgd(beta=0.9)", "algorithm 'dmsgd' has no parameters, got 'beta'"),
+        ("dmsgd(", "expected name"),
+    ],
+)
+def test_a_wrong_spelling_is_one_line(spelling, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        algorithms.build(spelling)
+    assert "\n" not in str(error.value)

@@ -10,7 +10,7 @@ from expograph.config import Run
 from expograph.graphs.topology import build
 from expograph.problems import classification
 from expograph.problems.classification import ImageClassification
-from expograph.runs.assemble import assemble, problem_of, records_of
+from expograph.runs.assemble import assemble, records_of
 
 
 def digits(nodes: int = 4, **changes) -> Run:
@@ -52,8 +52,8 @@ def accuracy(problem: ImageClassification, x, buffers) -> float:
 def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
     """torch.optim.SGD with momentum and weight decay on each worker, then the dense W."""
     run = digits(topology=topology, problem={"model": model, "weight_decay": 0.01})
-    problem = problem_of(run, range(4))
-    *_, last = assemble(run)._replace(problem=problem).records()
+    assembly = assemble(run)
+    problem, (*_, last) = assembly.problem, assembly.records()
 
     first = copy.deepcopy(problem.model._module).train()
     vector = torch.nn.utils.vector_to_parameters
@@ -87,7 +87,7 @@ def test_training_equals_one_module_and_optimizer_a_worker(model, topology):
 
 @pytest.mark.parametrize("chunk", [1, 7, 128, 1000])
 def test_every_test_sample_counts_once_whatever_the_batch(monkeypatch, chunk):
-    problem = problem_of(digits(problem={"model": "linear"}), range(4))
+    problem = of(digits(problem={"model": "linear"}))
     x, buffers = problem.initial()
     x = x + torch.randn(len(x), generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(classification, "TEST_CHUNK", chunk)
@@ -105,17 +105,17 @@ def test_every_test_sample_counts_once_whatever_the_batch(monkeypatch, chunk):
 
 @pytest.mark.parametrize("nodes", [1, 3, 7, 16])
 def test_accuracy_of_a_fixed_model_does_not_depend_on_the_nodes(nodes):
-    problem = problem_of(digits(nodes), range(nodes))
+    problem = of(digits(nodes))
     x, buffers = problem.initial()  # equal for all n: the seed alone sets it
     found = metrics(problem, x.repeat(nodes, 1), buffers.repeat(nodes, 1), final=False)
-    one = problem_of(digits(1), range(1))
+    one = of(digits(1))
     alone = metrics(one, *(t.unsqueeze(0) for t in one.initial()), final=False)
     assert found == pytest.approx(alone, rel=1e-6)
     assert found["accuracy_averaged"] == alone["accuracy_averaged"]
 
 
 def test_averaged_worst_and_mean_are_of_the_models_they_name():
-    problem = problem_of(digits(problem={"model": "linear"}), range(4))
+    problem = of(digits(problem={"model": "linear"}))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(4, problem.model.dim, generator=generator)
     empty = torch.empty(4, 0)
@@ -129,7 +129,7 @@ def test_averaged_worst_and_mean_are_of_the_models_they_name():
 
 def test_batch_norm_statistics_stay_with_their_worker_and_are_averaged_for_the_mean():
     run = digits(problem={"model": "resnet8_bn", "partition": "label"})
-    problem = problem_of(run, range(4))
+    problem = of(run)
     x0, b0 = problem.initial()
     _, _, buffers = problem.gradient(x0.repeat(4, 1), b0.repeat(4, 1), 0)
     assert len({tuple(row.tolist()) for row in buffers}) == 4
@@ -139,8 +139,8 @@ def test_batch_norm_statistics_stay_with_their_worker_and_are_averaged_for_the_m
 
 
 def test_a_rank_alone_computes_its_row_of_the_whole():
-    whole = problem_of(digits(), range(4))
-    alone = problem_of(digits(), [2])
+    whole = of(digits())
+    alone = of(digits(), [2])
     x, b = (t.repeat(4, 1) for t in whole.initial())
     for k in (0, 50):
         ours, theirs = whole.gradient(x, b, k), alone.gradient(x[:1], b[:1], k)

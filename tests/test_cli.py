@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -13,11 +12,11 @@ import time
 import pytest
 from rich.console import Console
 
-from expograph import cli
+from expograph import cli, files
 from expograph.commands import table
 from expograph.graphs.topology import names
-from expograph.runs import progress, results, tensorboard
-from expograph.runs.sweep import sweep
+from expograph.runs import progress, store, tensorboard
+from expograph.runs.pool import sweep
 
 CONFIG = """
 name = "small"
@@ -171,7 +170,7 @@ def test_train_then_table_then_again(config, tmp_path, capsys):
     assert cli.main(["table", str(config), *where]) == 1
     assert "no runs yet" in capsys.readouterr().err
     assert cli.main(["train", str(config), "seed=0", "--jobs", "1", *where]) == 0
-    assert "small_custom" in capsys.readouterr().out
+    assert "custom/small/seed=0" in capsys.readouterr().out
     assert cli.main(["table", str(config), *where]) == 0
     out = capsys.readouterr().out
     assert out.count("(1 of 2)") == 2  # half of the seeds are there
@@ -218,7 +217,7 @@ def test_tensorboard_shows_what_the_record_says_live_and_replayed(config, tmp_pa
     sweep(runs[:1], replayed, jobs=1)
     assert not (replayed / tensorboard.FOLDER).exists()
     sweep(runs[:1], replayed, jobs=1, tensorboard=True)
-    record = results.curve(runs[0], live)
+    record = store.curve(runs[0], live)
     for root in (live, replayed):
         ((name, tags),) = events_of(root).items()
         assert name.startswith("dsgd_atc-ring-4_nodes-logistic-seed_0-")
@@ -248,11 +247,12 @@ def test_the_board_of_a_killed_sweep_is_removed(tmp_path):
     folder = tmp_path / progress.BOARDS
     folder.mkdir()
     dead = folder / "dead.json"
-    dead.write_text(json.dumps({"pid": 999999999, "host": socket.gethostname()}))
+    host, namespace, _, start = files.owner().split(".")
+    dead.write_text(json.dumps({"owner": f"{host}.{namespace}.999999999.{start}"}))
     other = folder / "other.json"
-    other.write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
+    other.write_text(json.dumps({"owner": f"elsewhere.{namespace}.1.5"}))
     (folder / "half.json").write_text("{")
-    assert [b["host"] for b in progress.boards(tmp_path)] == ["elsewhere"]
+    assert [b["owner"].split(".")[0] for b in progress.boards(tmp_path)] == ["elsewhere"]
     assert not dead.exists()
     os.utime(other, (0, 0))
     assert progress.boards(tmp_path) == []

@@ -8,22 +8,13 @@ from scipy.optimize import minimize
 from expograph import problems
 from expograph.config import LeastSquares, Logistic
 from expograph.problems.convex import Convex
-from expograph.runs.assemble import problem_of
 
 SETTINGS = {"logistic": Logistic, "least_squares": LeastSquares}
 
 
 def make(kind: str, nodes: int = 4, seed: int = 0, **problem) -> Convex:
-    run = Run(
-        problem={"kind": kind, "dim": 3, "samples": 20, **problem},
-        topology="ring",
-        nodes=nodes,
-        algorithm="dsgd_atc",
-        steps=1,
-        lr=0.1,
-        seed=seed,
-    )
-    return problem_of(run, range(nodes))
+    settings = SETTINGS[kind](kind=kind, dim=3, samples=20, **problem)
+    return problems.build(settings, nodes, range(nodes), seed)
 
 
 def objective(problem: Convex, x: np.ndarray) -> float:
@@ -77,11 +68,7 @@ def test_gradient_is_autograd_plus_noise_of_the_stated_size(kind):
 
 def test_a_rank_alone_sees_what_it_sees_among_all():
     whole = make("logistic")
-    run = Run(
-        problem={"kind": "logistic", "dim": 3, "samples": 20},
-        topology="ring", nodes=4, algorithm="dsgd_atc", steps=1, lr=0.1,
-    )  # fmt: skip
-    alone = problem_of(run, [2])
+    alone = Convex(whole.settings, workers=4, ranks=[2], seed=0)
     x = torch.randn(4, 3, dtype=torch.float64)
     for k in (0, 300, 17):
         torch.testing.assert_close(

@@ -17,7 +17,7 @@ from expograph.networks import detectors
 from expograph.problems import detection
 from expograph.problems.detection import Detection
 from expograph.randomness import SCENES, generator
-from expograph.runs.assemble import assemble, problem_of
+from expograph.runs.assemble import assemble
 
 ITEMS = np.zeros((3, 28, 28), dtype=np.uint8)
 ITEMS[0, 5:20, 8:25], ITEMS[1, :, 10:14], ITEMS[2, 3:9, 3:9] = 200, 255, 120
@@ -138,7 +138,7 @@ def test_a_mirror_of_a_mirror_is_the_image():
 @pytest.mark.parametrize("model", ["retinanet_small", "faster_rcnn_small"])
 def test_gradient_is_the_plain_modules_and_a_rank_sees_its_row(model):
     run = small(problem={"model": model, "weight_decay": 0.01})
-    whole, alone = problem_of(run, range(4)), problem_of(run, [2])
+    whole, alone = of(run), of(run, [2])
     x, b = (t.repeat(4, 1) for t in whole.initial())
     losses, gradients, _ = whole.gradient(x, b, 1)
     ours = alone.gradient(x[:1], b[:1], 1)
@@ -159,7 +159,7 @@ def test_gradient_is_the_plain_modules_and_a_rank_sees_its_row(model):
 
 
 def test_perfect_predictions_have_a_map_of_100_and_none_have_0(monkeypatch):
-    problem = problem_of(small(), range(4))
+    problem = of(small())
     monkeypatch.setattr(problem.model, "predict", finds(torch.ones(16, 3)))
     x = torch.tensor([[1.0], [1.0], [-1.0], [1.0]])  # worker 2 sees nothing, the average does
     found = metrics(problem, x, torch.empty(4, 0), final=True)
@@ -177,7 +177,7 @@ def test_map_is_that_of_all_test_images_at_once_whatever_the_ranks(monkeypatch, 
     scores = torch.rand(16, 3, generator=torch.Generator().manual_seed(0))
     scores = scores.mul(4).round() / 4  # many are equal: then the order of images counts
     monkeypatch.setattr(detection.FlatModel, "predict", staticmethod(finds(scores, blur=9)))
-    whole = problem_of(small(nodes=nodes), range(nodes))
+    whole = of(small(nodes=nodes))
     passes = [some for rank in range(nodes) for some in whole._passes(rank)]
     assert sorted(i for some in passes for i in some) == list(range(16))
     x, b = torch.ones(nodes, 1), torch.empty(nodes, 0)
@@ -187,8 +187,7 @@ def test_map_is_that_of_all_test_images_at_once_whatever_the_ranks(monkeypatch, 
     assert (found["map_50"], found["map"]) == expected
     assert 1 < found["map"] < found["map_50"] < 99
     rows = [
-        problem_of(small(nodes=nodes), [r]).measure(x[:1], b[:1], x[0], b[0], False)
-        for r in range(nodes)
+        of(small(nodes=nodes), [r]).measure(x[:1], b[:1], x[0], b[0], False) for r in range(nodes)
     ]
     assert whole.evaluate(x[0], torch.cat(rows), False) == found
 
@@ -212,7 +211,7 @@ def test_detections_survive_the_exchange():
 
 def test_difficult_objects_neither_count_nor_harm(monkeypatch):
     """A detector that finds all but what is difficult, or that too, is perfect."""
-    problem = problem_of(small(), range(4))
+    problem = of(small())
     targets = [dict(t) for t in few_scenes().test_targets]
     for target in targets:
         if len(target["labels"]) > 1:
@@ -229,9 +228,10 @@ def test_training_raises_the_map():
     exact = {"topology": "fully_connected", "algorithm": "psgd"}
     steps = {"steps": 150, "warmup_steps": 10, "record_every": 50}
     run = small(nodes=1, lr=0.1, problem={"batch_size": 4}, **exact, **steps)
-    problem = problem_of(run, range(1))
+    assembly = assemble(run)
+    problem = assembly.problem
     untrained = metrics(problem, *start(problem, 1))["map_50"]
-    *_, last = assemble(run)._replace(problem=problem).records()
+    *_, last = assembly.records()
     assert untrained < 5 < 20 < last.values["map_50"]
     assert last.values["map_50_worker_worst"] <= last.values["map_50_worker_mean"]
 

@@ -19,7 +19,7 @@ from expograph.report import page
 from expograph.report.experiment import write_report
 from expograph.report.reading import ReportError
 from expograph.report.style import COLOURS
-from expograph.runs.sweep import execute
+from expograph.runs.runner import execute
 
 TINY = """
 # Run:  make reproduce-table TABLE=tiny

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from expograph import files
 from expograph.config import Run
-from expograph.runs import results
-from expograph.runs import sweep as sweeping
-from expograph.runs.assemble import records_of
-from expograph.runs.sweep import execute, sweep
+from expograph.runs import pool, results, store
+from expograph.runs.pool import sweep
+from expograph.runs.runner import execute
+from expograph.runs.train import train
 
 
 def tiny(seed: int = 0, **changes) -> Run:
@@ -36,7 +37,7 @@ def tiny(seed: int = 0, **changes) -> Run:
 def test_a_run_leaves_its_config_metrics_and_provenance(tmp_path):
     run = tiny()
     assert execute(run, tmp_path) == "done"
-    folder = results.folder(run, tmp_path)
+    folder = store.folder(run, tmp_path)
     assert sorted(p.name for p in folder.iterdir()) == ["metrics.csv", "run.json"]
     content = json.loads((folder / "run.json").read_text())
     assert Run.model_validate(content["run"]) == run  # a run can be rebuilt from its record
@@ -51,7 +52,7 @@ def test_equal_runs_give_equal_bytes(tmp_path):
     for name in ("a", "b"):
         execute(tiny(topology="random_match"), tmp_path / name)
     a, b = (
-        pd.read_csv(results.folder(tiny(topology="random_match"), tmp_path / name) / "metrics.csv")
+        pd.read_csv(store.folder(tiny(topology="random_match"), tmp_path / name) / "metrics.csv")
         for name in ("a", "b")
     )
     pd.testing.assert_frame_equal(a.drop(columns="train_seconds"), b.drop(columns="train_seconds"))
@@ -60,13 +61,13 @@ def test_equal_runs_give_equal_bytes(tmp_path):
 def test_finished_runs_are_skipped_and_the_rest_done(tmp_path):
     runs = [tiny(seed) for seed in range(4)]
     execute(runs[1], tmp_path)
-    stamp = (results.folder(runs[1], tmp_path) / "run.json").stat().st_mtime_ns
+    stamp = (store.folder(runs[1], tmp_path) / "run.json").stat().st_mtime_ns
     seen = {}
     outcome = sweep(runs, tmp_path, jobs=2, on_progress=lambda r, step: seen.update({r.seed: step}))
     assert [r.seed for r in outcome.reused] == [1]
     assert sorted(r.seed for r in outcome.finished) == [0, 2, 3]
     assert seen == {0: 25, 2: 25, 3: 25}
-    assert (results.folder(runs[1], tmp_path) / "run.json").stat().st_mtime_ns == stamp
+    assert (store.folder(runs[1], tmp_path) / "run.json").stat().st_mtime_ns == stamp
     assert len(sweep(runs, tmp_path).reused) == 4
     assert set(results.summary(runs, tmp_path)["status"]) == {"done"}
 
@@ -74,20 +75,20 @@ def test_finished_runs_are_skipped_and_the_rest_done(tmp_path):
 def test_half_a_record_is_no_record(tmp_path):
     run = tiny()
     execute(run, tmp_path)
-    path = results.folder(run, tmp_path) / "run.json"
+    path = store.folder(run, tmp_path) / "run.json"
     path.write_text(path.read_text()[:50])
-    assert results.load(run, tmp_path) is None
+    assert store.load(run, tmp_path) is None
     assert results.summary([run], tmp_path)["status"].tolist() == ["missing"]
     assert len(sweep([run], tmp_path, jobs=1).finished) == 1
-    assert results.load(run, tmp_path)["status"] == "done"
+    assert store.load(run, tmp_path).status == "done"
 
 
 def test_divergence_is_a_status_not_a_crash(tmp_path):
     run = tiny(problem={"kind": "least_squares"}, lr=1e6, steps=2000)
     outcome = sweep([run, tiny()], tmp_path, jobs=1)
     assert outcome.diverged == [run] and outcome.finished == [tiny()]
-    content = results.load(run, tmp_path)
-    assert content["status"] == "diverged" and "diverged at step" in content["note"]
+    content = store.load(run, tmp_path)
+    assert content.status == "diverged" and "diverged at step" in content.note
     assert results.summary([run], tmp_path).get("error_workers") is None
 
 
@@ -99,7 +100,7 @@ def test_a_failing_run_is_reported_and_the_others_finish(tmp_path):
     assert len(outcome.finished) == 2
     ((run, cause),) = outcome.failed
     assert run == bad and "5000" in cause and "5000 nodes" in run.label
-    assert results.load(bad, tmp_path) is None
+    assert store.load(bad, tmp_path) is None
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
@@ -162,7 +163,7 @@ def test_nothing_of_a_sweep_outlives_kill_9(tmp_path):
     command = [sys.executable, "scripts/train.py", str(config), "--results", str(tmp_path)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     session = first.pid
-    while len(_processes(session)) < 4:  # itself, the tracker, the manager, a worker
+    while len(_processes(session)) < 3:  # itself, the resource tracker, a worker
         assert first.poll() is None
         time.sleep(0.1)
     time.sleep(3)
@@ -188,36 +189,40 @@ def _processes(session: int) -> list[int]:
 
 
 def test_a_killed_process_fails_its_own_run_and_no_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeping, "_work", _die_on_seed_1)
+    monkeypatch.setattr(pool, "execute", _die_on_seed_1)
     outcome = sweep([tiny(seed) for seed in range(4)], tmp_path, jobs=2)
     assert outcome.failed == [(tiny(1), "its process died (killed, or out of memory?)")]
     assert sorted(run.seed for run in outcome.finished) == [0, 2, 3]
 
 
-WORK = sweeping._work
-
-
 def _die_on_seed_1(run: Run, **options) -> str:
     if run.seed == 1:
-        sweeping._reports.put((run.key, 0))
-        time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
-    return WORK(run, **options)
+    return execute(run, **options)
 
 
-def test_leftovers_of_killed_writers_are_removed_and_live_ones_kept(tmp_path):
-    dead = tmp_path / "runs" / ".abc.999999999.tmp"
-    live = tmp_path / "runs" / f".abc.{os.getpid()}.tmp"
-    for folder in (dead, live):
-        folder.mkdir(parents=True)
+def test_leftovers_of_dead_writers_are_removed_and_others_kept(tmp_path):
+    """Dead means: of this host and PID namespace, and no such process with that start time."""
+    host, namespace, pid, _ = files.owner().split(".")
+    runs = tmp_path / "runs"
+    dead = [f".abc.{host}.{namespace}.999999999.5.tmp", f".abc.{host}.{namespace}.{pid}.5.tmp"]
+    kept = [
+        f".abc.{files.owner()}.tmp",
+        f".abc.elsewhere.{namespace}.999999999.5.tmp",
+        f".abc.{host}.17.999999999.5.tmp",
+        f".abc.{host}.{namespace}.{10**30}.5.tmp",  # strange names
+        ".x.tmp",
+    ]
+    for name in (*dead, *kept):
+        (runs / name).mkdir(parents=True)
     sweep([], tmp_path)
-    assert not dead.exists() and live.exists()
+    assert sorted(path.name for path in runs.iterdir()) == sorted(kept)
 
 
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "random_match"])
 @pytest.mark.parametrize("nodes", [1, 3, 5, 6, 7, 12])
 def test_any_number_of_nodes_trains(topology, nodes):
-    *_, last = records_of(tiny(topology=topology, nodes=nodes))
+    *_, last = train(tiny(topology=topology, nodes=nodes))
     assert last.step == 25 and np.isfinite(last.values["error_workers"])
 
 
@@ -229,7 +234,7 @@ from pathlib import Path
 sys.path.insert(0, "tests")
 from test_sweep import tiny
 from expograph.memory import keep_freed_memory
-from expograph.runs.sweep import execute
+from expograph.runs.runner import execute
 keep_freed_memory()
 peaks = []
 for seed in range(60):

@@ -14,6 +14,7 @@ from expograph.graphs.topology import TOPOLOGIES
 from expograph.report import tables
 from expograph.report.style import COLOURS
 from expograph.runs.results import flatten
+from expograph.runs.thinning import BlockMeans
 
 TABLE = Table(title="t", rows=["topology"], column="nodes")
 ACCURACY = "accuracy_averaged"
@@ -64,25 +65,25 @@ def test_published_numbers_stand_beside_ours_and_never_invented():
 
 def test_transients_against_psgd_of_the_same_n_and_seed():
     k = np.arange(0, 101, 10)
-    rows, curves = [], {}
+    rows, errors = [], {}
     for n in (4, 8):
         for seed in (0, 1):
             for algorithm, topology, late in (("psgd", "fully_connected", 0), ("d", "ring", 50)):
                 key = f"{n}{seed}{algorithm}"
                 rows.append((key, algorithm, topology, n, seed, 100, "done"))
                 excess = np.where(k < late * n / 4, 9.0, 1.0)
-                curves[key] = pd.DataFrame({"step": k, "e": excess * (1 + seed)})
+                errors[key] = BlockMeans.of(k, excess * (1 + seed), ends=())
     columns = ["key", "algorithm", "topology", "nodes", "seed", "steps", "status"]
     table = Table(kind="theory", title="t", metrics=["e"], factor=1.5)
-    found = tables.transients(pd.DataFrame(rows, columns=columns), curves, table)
+    found = tables.transients(pd.DataFrame(rows, columns=columns), errors, table)
     assert found.set_index("nodes")["transient"].to_dict() == {4: 50, 8: 100}
     frame = pd.DataFrame(rows, columns=columns)
     frame.loc[1, "status"] = "diverged"
     frame.loc[frame["nodes"] == 8, "algorithm"] = "d"
-    again = tables.transients(frame, curves, table).set_index("nodes")["what"]
+    again = tables.transients(frame, errors, table).set_index("nodes")["what"]
     assert again[4] == "diverged" and set(again[8]) == {"no parallel SGD to compare with"}
     twice = pd.concat([frame, frame.assign(key=frame["key"] + "'", lr=0.2)])  # a sweep over lr
-    pooled = tables.transients(twice, curves, table).set_index("nodes")
+    pooled = tables.transients(twice, errors, table).set_index("nodes")
     assert set(pooled["what"]) == {"its runs differ in more than the seed"}
     assert pooled["transient"].isna().all() and (pooled["seeds"] == 0).all()
 
@@ -121,8 +122,8 @@ def test_table_1_is_made_from_its_committed_config():
     frame["status"] = "done"
     frame["bytes_sent_max"] = 8 * frame["problem.dim"] * frame["steps"]
     k = np.arange(0, 3001, 20)
-    curves = {key: pd.DataFrame({"step": k, "error_workers": 1 / (k + 1)}) for key in frame["key"]}
-    measured = tables.transients(frame, curves, experiment.table)
+    errors = {key: BlockMeans.of(k, 1 / (k + 1), ends=()) for key in frame["key"]}
+    measured = tables.transients(frame, errors, experiment.table)
     made = tables.theory_table(frame, measured).set_index("topology")
     assert len(made) == 10
     assert made.loc["static exponential", "1 - rho, n = 32"] == "0.3333"

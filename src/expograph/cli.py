@@ -6,6 +6,7 @@ and `doctor` works where torch is broken.
 
 import argparse
 import importlib
+import select
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -18,6 +19,7 @@ COMMANDS = {
     "report": "build the page with everything that was measured",
     "topology": "list the topologies, or draw one with its matrix",
     "claims": "measure the paper's claims and write the ledger",
+    "equivalent": "check that changed code gives the numbers of older code",
     "doctor": "what this machine has for each engine, what it lacks, and the cure",
     "completion": "print the completion script of a shell",
 }
@@ -62,6 +64,16 @@ def whole_parser(complete: bool = False) -> argparse.ArgumentParser:
     return parser
 
 
+def output_is_closed() -> bool:
+    """Whether stdout is a pipe that nobody reads any more."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError):  # it is closed, or no file
+        return True
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, `sys.argv` by default; its exit status."""
     sys.stdout.reconfigure(errors="replace")  # a terminal without the compiler's letters
@@ -78,8 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `expograph table table2 | head`
-        sys.stderr.close()
+    except BrokenPipeError:
+        if not output_is_closed():  # a pipe of our own: something broke
+            raise
+        sys.stderr.close()  # `expograph table table2 | head`
         return 0
     except Exception as e:
         from expograph.commands.mendable import MENDABLE

@@ -1,21 +1,19 @@
 """The tables of an experiment with their notes, from the summary and curves of its runs."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from expograph.analysis.published import published_of
 from expograph.analysis.table_result import TableResult, Tables
 from expograph.analysis.tables import cell_of, differences, live_cell, pivot
 from expograph.analysis.theory_table import theory_table
-from expograph.analysis.transients import by_nodes, exponents, measure
+from expograph.analysis.transients import Errors, by_nodes, exponents, measure
 from expograph.config import Experiment
 
 
 def tables_of(
     experiment: Experiment,
     summary: pd.DataFrame,
-    curves: Mapping[str, pd.DataFrame],
+    errors: Errors,
     *,
     of_other_code: int = 0,
     live: bool = False,
@@ -24,7 +22,7 @@ def tables_of(
 
     Args:
         summary: `results.summary` of its runs.
-        curves: `results.curves` of its runs; pivot tables need none.
+        errors: `results.errors_of` its runs; pivot tables need none.
         of_other_code: how many runs were made by other code than what is here now.
         live: whether runs are still to come: a pivot table then shows means so far.
     """
@@ -32,7 +30,7 @@ def tables_of(
     if table.kind == "pivot":
         found = _pivots(experiment, summary, live)
     else:
-        measured = measure(summary, curves, table)
+        measured = measure(summary, errors, table)
         found = [measured]
         if table.kind == "theory":
             found = [theory_table(summary, measured, table.title), measured]
@@ -78,7 +76,7 @@ def notes_of(experiment: Experiment, summary: pd.DataFrame, of_other_code: int) 
         )
     if of_other_code:
         lines.append(
-            "Caution: some of these runs were made by other code than what is here now; "
-            "`make reproduce-table FORCE=1` does them again."
+            f"Caution: {of_other_code} of these runs were made by other code than what is here "
+            "now; `make reproduce-table` does them again."
         )
     return lines

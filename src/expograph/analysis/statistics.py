@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from expograph.runs.thinning import blocks
+
 
 class Mean(NamedTuple):
     """A mean over seeds.
@@ -118,24 +120,6 @@ class Transient(NamedTuple):
     high: int | None
 
 
-BLOCKS_A_DECADE = 24  # steps grow by a tenth from block to block
-
-
-def blocks(steps: np.ndarray, curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Curves averaged over blocks of steps of equal length on a logarithmic scale.
-
-    Args:
-        steps: (T,) recorded steps, positive and increasing.
-        curves: (..., T).
-    Returns:
-        The first step of each block (B,), and the means (..., B).
-    """
-    index = np.floor(BLOCKS_A_DECADE * np.log10(steps)).astype(int)
-    starts = np.flatnonzero(np.diff(index, prepend=index[0] - 1))
-    lengths = np.diff(starts, append=len(steps))
-    return steps[starts], np.add.reduceat(curves, starts, axis=-1) / lengths
-
-
 def transient_steps(
     steps: np.ndarray, curve: np.ndarray, reference: np.ndarray, factor: float
 ) -> int | None:
@@ -165,11 +149,11 @@ def transient(
 ) -> Transient:
     """Transient iterations of seed-averaged curves with a bootstrap interval over the seeds.
 
-    The curves are averaged over `blocks` first: without, the last of many random excursions above
-    the bound is what is found.
+    The curves are averaged over `blocks` first, unless they are already: without, the last of many
+    random excursions above the bound is what is found.
 
     Args:
-        steps: (T,) recorded steps.
+        steps: (T,) recorded steps, or first steps of blocks.
         curves, references: (seeds, T) errors; row i of both has the same seed, so they are
             resampled together.
         factor: see `transient_steps`.

@@ -17,12 +17,16 @@ from expograph.config import Table
 from expograph.config.facts import is_reference, over_exact
 from expograph.graphs import theory
 from expograph.graphs.topology import build
+from expograph.runs.thinning import BlockMeans
 
 MEASURED = "measured"  # id of the table of all measured numbers
 FIT_FROM = 100  # steps: what is shorter is the initial phase's, not the network's
 
 
-def measure(summary: pd.DataFrame, curves: Mapping[str, pd.DataFrame], table: Table) -> TableResult:
+Errors = Mapping[str, Mapping[str, BlockMeans]]  # key of a run -> metric -> its means over blocks
+
+
+def measure(summary: pd.DataFrame, errors: Errors, table: Table) -> TableResult:
     """Transient iterations of every topology and number of nodes, against its reference.
 
     The reference of an algorithm is itself over exact averaging: the runs over `fully_connected`
@@ -30,7 +34,7 @@ def measure(summary: pd.DataFrame, curves: Mapping[str, pd.DataFrame], table: Ta
 
     Args:
         summary: `results.summary` of the experiment.
-        curves: run key -> its recorded metrics.
+        errors: `results.errors_of` the experiment.
         table: gives `factor`; the error is the metric `table.metrics[0]`.
     Returns:
         A row for the keys of `table.rows` and nodes; columns transient, with its bootstrap
@@ -46,7 +50,7 @@ def measure(summary: pd.DataFrame, curves: Mapping[str, pd.DataFrame], table: Ta
             wanted = {over_exact(name) for name in runs["algorithm"]}
             references = alike[exact & alike["algorithm"].isin(wanted)]
             steps = Cell(mean=runs["steps"].iloc[0])
-            cells = (_measured(runs, references, curves, table), steps)
+            cells = (_measured(runs, references, errors, table), steps)
             rows.append(Row(labels=(*where, *which), cells=cells))
     return TableResult(
         id=MEASURED,
@@ -58,9 +62,7 @@ def measure(summary: pd.DataFrame, curves: Mapping[str, pd.DataFrame], table: Ta
     )
 
 
-def _measured(
-    runs: pd.DataFrame, references: pd.DataFrame, curves: Mapping[str, pd.DataFrame], table: Table
-) -> Cell:
+def _measured(runs: pd.DataFrame, references: pd.DataFrame, errors: Errors, table: Table) -> Cell:
     """The transient iterations of one setting, or the reason why there are none."""
     if runs["seed"].duplicated().any() or references["seed"].duplicated().any():
         return Cell(count=0, text="its runs differ in more than the seed")
@@ -75,18 +77,17 @@ def _measured(
     if both["steps_reference"].min() < end:
         return Cell(text="its reference has fewer steps", **about)
     metric = table.metrics[0]
-    steps, errors = _errors([curves[key] for key in both["key"]], metric, end)
-    _, others = _errors([curves[key] for key in both["key_reference"]], metric, end)
-    found = transient(steps, errors, others, table.factor)
+    steps, ours = _until([errors[key][metric] for key in both["key"]], end)
+    _, theirs = _until([errors[key][metric] for key in both["key_reference"]], end)
+    found = transient(steps, ours, theirs, table.factor)
     beyond = end if None in found else None
     return Cell(mean=found.steps, low=found.low, high=found.high, beyond=beyond, **about)
 
 
-def _errors(curves: list[pd.DataFrame], metric: str, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (T,) after 0 up to `end` at which all curves have the metric, and values (seeds, T)."""
-    by_step = pd.concat([c.set_index("step")[metric].dropna() for c in curves], axis=1).dropna()
-    by_step = by_step[(by_step.index > 0) & (by_step.index <= end)]
-    return by_step.index.to_numpy(), by_step.to_numpy().T
+def _until(errors: list[BlockMeans], end: int) -> tuple[np.ndarray, np.ndarray]:
+    """First steps of the blocks up to `end` (B,), and the means of every seed (seeds, B)."""
+    parts = [error.until(end) for error in errors]
+    return parts[0][0], np.stack([means for _, means in parts])
 
 
 def frame(measured: TableResult) -> pd.DataFrame:

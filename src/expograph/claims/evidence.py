@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from expograph.analysis.table_result import FILE, TableResult, load
+from expograph.analysis.transients import frame, measure
 from expograph.claims.outcome import NotMeasured
 from expograph.config import Experiment
 from expograph.config import load as load_config
@@ -15,13 +16,13 @@ experiment_of = cache(load_config)  # several claims rest on one experiment
 
 
 def finished(root: Path, config: str) -> tuple[Experiment, pd.DataFrame]:
-    """An experiment all of whose runs are there, and their `results.summary`.
+    """An experiment all of whose runs are there, or committed, and their `results.summary`.
 
     Raises:
         NotMeasured: naming the command that makes the others.
     """
     experiment = experiment_of(config)
-    summary = results.summary(experiment.runs, root)
+    summary = results.summary(experiment.runs, root, experiment.name)
     missing = int((summary["status"] == "missing").sum())
     if missing:
         raise NotMeasured(
@@ -30,9 +31,16 @@ def finished(root: Path, config: str) -> tuple[Experiment, pd.DataFrame]:
     return experiment, summary
 
 
-def curves(root: Path, experiment: Experiment) -> dict[str, pd.DataFrame]:
-    """The recorded metrics of every run that is done, by key."""
-    return results.curves(experiment.runs, root)
+def transients(root: Path, config: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The measured transient iterations of an experiment, and the keys of its runs.
+
+    Raises:
+        NotMeasured: if runs are missing.
+    """
+    experiment, summary = finished(root, config)
+    found = results.find(experiment.runs, root, experiment.name)
+    measured = frame(measure(summary, results.errors_of(found), experiment.table))
+    return measured, tuple(summary["key"])
 
 
 def table(folder: Path, id: str, make: str) -> TableResult:

@@ -10,7 +10,7 @@ import pandas as pd
 from pydantic import Field
 
 from expograph.analysis.statistics import power_law
-from expograph.analysis.transients import fitted, transient_exponent, transients
+from expograph.analysis.transients import fitted, transient_exponent
 from expograph.analysis.written import name_of
 from expograph.claims import evidence
 from expograph.claims.arguments import Exponent, TransientsConfig
@@ -19,13 +19,6 @@ from expograph.graphs import theory
 from expograph.graphs.topology import build
 
 EXPONENTIAL = ("one_peer_exponential", "static_exponential")
-
-
-def measured_transients(root: Path, config: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """`transients` of an experiment all of whose runs are there, and the runs' keys."""
-    experiment, summary = evidence.finished(root, config)
-    measured = transients(summary, evidence.curves(root, experiment), experiment.table)
-    return measured, tuple(summary["key"])
 
 
 def same_iterations(
@@ -40,7 +33,7 @@ def same_iterations(
 
     `exponents` is how far these may be apart, `factor` the iterations themselves.
     """
-    measured, runs = measured_transients(root, config)
+    measured, runs = evidence.transients(root, config)
     parts, slopes = [], []
     for name in EXPONENTIAL:
         at = measured[measured["topology"] == name]
@@ -104,7 +97,7 @@ def _at_equal_n(measured: pd.DataFrame, ours: str, other: str) -> Iterator[tuple
 
 def fewer_iterations(root: Path, config: TransientsConfig) -> list[Part]:
     """Transient iterations at equal n: bootstrap intervals that do not overlap decide."""
-    measured, runs = measured_transients(root, config)
+    measured, runs = evidence.transients(root, config)
     parts = []
     for ours in ("static_exponential", "one_peer_exponential"):
         for other in ("ring", "star", "grid", "torus"):
@@ -146,7 +139,7 @@ def rates(root: Path, config: TransientsConfig) -> list[Part]:
 
     Of a graph for which theory has no bound nothing is claimed.
     """
-    measured, runs = measured_transients(root, config)
+    measured, runs = evidence.transients(root, config)
     parts = []
     for name, at in measured.groupby("topology", sort=False):
         slope = transient_exponent(at)

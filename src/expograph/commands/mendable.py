@@ -6,5 +6,14 @@ from expograph.data import DataUnavailable
 from expograph.files import DamagedFile
 from expograph.graphs.checks import ScheduleError
 from expograph.report.reading import ReportError
+from expograph.runs.store import ResultsError
 
-MENDABLE = (ConfigError, DamagedFile, DataUnavailable, JobError, ReportError, ScheduleError)
+MENDABLE = (
+    ConfigError,
+    DamagedFile,
+    DataUnavailable,
+    JobError,
+    ReportError,
+    ResultsError,
+    ScheduleError,
+)

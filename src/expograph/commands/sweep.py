@@ -12,16 +12,22 @@ first job that fails ends this, with its exit status.
 """
 
 import argparse
-import os
 import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from expograph.commands import train
 from expograph.config import ConfigError, load
 from expograph.engines import ENGINES
+from expograph.runs.interrupt import interruptible
+from expograph.runs.mpi_job import launch, launcher
+
+FLAGS = {  # handed on to the ranks
+    "--force": "force",
+    "--keep-stale": "keep_stale",
+    "--continue": "go_on",
+    "--tensorboard": "tensorboard",
+}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +41,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do the runs; 0 if all finished."""
     if arguments.engine == "embedded":
+        if arguments.np is not None or arguments.hostfile:
+            option = "--hostfile" if arguments.np is None else f"--np {arguments.np}"
+            raise ConfigError(f"{option}: is for MPI jobs: give --engine bluefog, mpi or horovod")
         return train.run(arguments)
     if arguments.np is None:
         raise ConfigError(f"--engine {arguments.engine}: give --np, the most ranks a job may have")
@@ -52,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         paths = [path for path in paths if path not in compared]
         if not paths:
             raise ConfigError("--engine horovod: it has parallel SGD only, no config is left")
+    train.experiments_of(arguments, overrides)
     counts = {run.ranks for path in paths for run in load(path, overrides).runs}
     jobs = sorted(n for n in counts if n <= arguments.np)
     if not jobs:
@@ -59,38 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     if left := sorted(counts - set(jobs)):
         print(f"left out, more than {arguments.np} ranks: runs of {left}", flush=True)
     kept = ["--results", str(arguments.results)]
-    kept += ["--force"] if arguments.force else []
-    kept += ["--tensorboard"] if arguments.tensorboard else []
-    for n in jobs:
-        command = launcher(arguments.engine, n, arguments.hostfile)
-        command += [sys.executable, "-m", "expograph", "train", *paths, *overrides, *kept]
-        print(shlex.join(command), flush=True)
-        status = subprocess.run(command, env={**os.environ, "PATH": search_path()}).returncode
-        if status:
-            return status
+    kept += [word for word, given in FLAGS.items() if getattr(arguments, given)]
+    try:
+        with interruptible():
+            for n in jobs:
+                command = launcher(arguments.engine, n, arguments.hostfile)
+                command += [sys.executable, "-m", "expograph", "train", *paths, *overrides, *kept]
+                print(shlex.join(command), flush=True)
+                if status := launch(command):
+                    return status
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)
+        return 130
     return 0
-
-
-def search_path() -> str:
-    """PATH with this environment's programs first: bfrun looks for mpirun there."""
-    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-
-def launcher(engine: str, ranks: int, hostfile: Path | None) -> list[str]:
-    """The start of the command line that launches `ranks` ranks.
-
-    Raises:
-        ConfigError: if the launcher is not there.
-    """
-    name = "bfrun" if engine == "bluefog" else "mpirun"
-    found = shutil.which(name, path=search_path())
-    if found is None:
-        raise ConfigError(f"no {name}: `make cluster-env` installs it")
-    command = [found, "-np", str(ranks)]
-    if hostfile:
-        command += ["--hostfile", str(hostfile)]
-    if name == "mpirun":
-        command += ["--bind-to", "none"]
-        command += [] if hostfile else ["--oversubscribe"]
-        command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return command

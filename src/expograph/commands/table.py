@@ -26,13 +26,13 @@ from rich.text import Text
 from expograph.analysis.experiment import tables_of
 from expograph.analysis.table_result import FILE
 from expograph.analysis.table_result import load as load_tables
-from expograph.commands.train import name_of_results
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines import ENGINES
 from expograph.report import reading, rendering
 from expograph.report.layout import visible
 from expograph.report.screen import Screen, show
 from expograph.runs import results
+from expograph.runs.destination import name_of_results
 from expograph.runs.progress import boards
 
 REDRAW = 2.0  # seconds, or as long as it takes to make the table
@@ -126,11 +126,9 @@ def screens_of(source: Source, root: Path) -> list[Screen]:
     """The tables as far as there are runs under `root`, else those of the folder."""
     experiment, tables = source.experiment, None
     if experiment and experiment.table:
-        summary = results.summary(experiment.runs, root)
-        if (summary["status"] != "missing").any():
-            pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
-            curves = {} if pivots else results.curves(experiment.runs, root)
-            tables = tables_of(experiment, summary, curves, live=True)
+        if found := results.find(experiment.runs, root):
+            summary = results.summary(experiment.runs, root, found=found)
+            tables = tables_of(experiment, summary, results.errors_of(found), live=True)
     tables = tables or load_tables(source.folder)
     return [Screen(table, source.name) for table in (visible(tables) if tables else [])]
 

@@ -74,7 +74,7 @@ def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
         if reference.steps < run.steps:
             raise ConfigError(
                 f"{path}: table.kind: {run.topology} over {run.nodes} nodes takes {run.steps} "
-                f"steps, its reference {reference.algorithm} only {reference.steps}: give it as many"
+                f"steps, its reference ({reference.algorithm}) {reference.steps}: give it as many"
             )
         ours, theirs = (r.evaluate_every or r.steps for r in (run, reference))
         if ours % theirs:

@@ -5,8 +5,6 @@ read from another terminal.
 """
 
 import json
-import os
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,19 +15,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from expograph.config import Run
-from expograph.files import replace_text
-from expograph.runs.sweep import cost
+from expograph.files import alive, owner, replace_text
+from expograph.runs.estimate import cost
 
 LOG_EVERY = 15.0  # seconds between lines when the output is not a terminal
 POST_EVERY = 1.0  # seconds between two states of the board
 BOARDS = "running"  # the folder of the boards, under the results
-STALE = 120.0  # seconds after which a board of another host is taken for dead
+STALE = 120.0  # seconds after which a board of another machine is taken for dead
 
 
 class SweepProgress:
     """Context manager; call it as `sweep`'s `on_progress`.
 
-    The estimates weigh runs by `sweep.cost`, so long and short runs may be mixed.
+    The estimates weigh runs by `estimate.cost`, so long and short runs may be mixed.
 
     Args:
         runs: all of the sweep.
@@ -53,7 +51,7 @@ class SweepProgress:
         self.running: dict[str, tuple[Run, int, float]] = {}  # run, its steps done, since when
         self.started = self.logged = time.monotonic()
         self.posted = 0.0
-        self.file = root / BOARDS / f"{socket.gethostname()}-{os.getpid()}.json" if root else None
+        self.file = root / BOARDS / f"{owner()}.json" if root else None
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -120,17 +118,14 @@ class SweepProgress:
             for r, k, _ in self.running.values()
         ]
         content = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
+            "owner": owner(),
             "configs": self.configs,
             "share": done / max(self.total, 1e-9),
             "count": self._count(),
             "left": left,
             "running": running,
         }
-        with suppress(
-            OSError
-        ):  # a board that cannot be written, or was cleaned away, ends no sweep
+        with suppress(OSError):  # a board that cannot be written ends no sweep
             self.file.parent.mkdir(parents=True, exist_ok=True)
             replace_text(self.file, json.dumps(content, indent=1) + "\n")
 
@@ -148,7 +143,8 @@ class SweepProgress:
     ) -> None:
         self.bar.__exit__(kind, value, traceback)
         if self.file:
-            self.file.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.file.unlink(missing_ok=True)
 
 
 def remaining(elapsed: float, share: float) -> str:
@@ -164,14 +160,14 @@ def boards(root: Path) -> list[dict]:
     found = []
     for path in sorted((root / BOARDS).glob("*.json")):
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(path.read_text(encoding="utf-8"))
             age = time.time() - path.stat().st_mtime
-            here = content["host"] == socket.gethostname()
-            alive = Path(f"/proc/{content['pid']}").exists() if here else age < STALE
+            living = alive(content["owner"])
         except (OSError, ValueError, KeyError, TypeError):
             continue  # it ended between the two lines, or is no board
-        if alive:
+        if living or (living is None and age < STALE):  # None: of another machine
             found.append(content)
-        else:  # killed: nobody else will remove it
-            path.unlink(missing_ok=True)
+        elif living is False:  # killed: nobody else will remove it
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
     return found

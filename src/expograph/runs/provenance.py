@@ -1,6 +1,5 @@
 """Where a number comes from: code, versions and machine, as plain data."""
 
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -9,43 +8,41 @@ import sys
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent
-NUMERIC = (  # the code that a run's numbers depend on
-    "algorithms",
-    "data",
-    "engines",
-    "graphs",
-    "networks",
-    "problems",
-    "randomness.py",
-    "step_size.py",
-    "runs/assemble.py",
-    "runs/train.py",
-)
+from expograph.config import Run
+from expograph.runs.fingerprint import fingerprint
+
+PACKAGES = ("torch", "torchvision", "numpy", "scipy")
+
+
+def provenance(run: Run | None = None) -> dict[str, str | int | bool | None]:
+    """Git commit, package versions, machine and command of this process.
+
+    Args:
+        run: whose code `code` is the fingerprint of; None for that of all runs.
+    """
+    commit, changed = repository(Path(__file__).parent)
+    return {"commit": commit, "uncommitted_changes": changed, "code": fingerprint(run)} | _here()
 
 
 @cache
-def code_fingerprint() -> str:
-    """12 hex digits over the text of the modules in `NUMERIC`."""
-    digest = hashlib.sha256()
-    for name in NUMERIC:
-        path = SOURCE / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
+def repository(folder: Path) -> tuple[str | None, bool | None]:
+    """The commit of the repository that the source in `folder` belongs to, and whether it differs.
+
+    Both None where there is no git, or only a repository around it that does not hold the source:
+    an installed package's, or one that this was unpacked into.
+    """
+    here = Path(__file__).name
+    if _git(folder, "ls-files", "--error-unmatch", "--", here) is None:
+        return None, None
+    changes = _git(folder, "status", "--porcelain", "--", ":/src", ":/configs")  # :/ is its top
+    return _git(folder, "rev-parse", "HEAD"), None if changes is None else bool(changes)
 
 
 @cache
-def provenance() -> dict[str, str | int | bool | None]:
-    """Git commit, package versions, machine and command of this process."""
-    packages = ("torch", "torchvision", "numpy", "scipy")
-    changes = _git("status", "--porcelain", "--", ":/src", ":/configs")  # :/ is the repository
+def _here() -> dict[str, str | int | None]:
     return {
-        "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": None if changes is None else bool(changes),
-        "code": code_fingerprint(),
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -53,10 +50,11 @@ def provenance() -> dict[str, str | int | bool | None]:
     }
 
 
-def _git(*arguments: str) -> str | None:
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", *arguments]
     try:
         out = subprocess.run(
-            ["git", *arguments], cwd=SOURCE, capture_output=True, text=True, check=True, timeout=10
+            command, cwd=folder, capture_output=True, text=True, check=True, timeout=10
         )
     except (OSError, subprocess.SubprocessError):
         return None

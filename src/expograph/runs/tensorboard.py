@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from expograph.config import Run
-from expograph.runs import results
+from expograph.files import replace_text, temporary
+from expograph.runs import store
 
 FOLDER = "tensorboard"  # under the results
+WHOLE = "whole"  # in a run's folder: the checksum of the finished record that its events are of
 
 
 def folder(run: Run, root: Path) -> Path:
@@ -46,13 +48,27 @@ class Events:
         self.writer.close()
 
 
+def seal(run: Run, root: Path) -> None:
+    """Note that a run's event files are those of its finished record, whole."""
+    replace_text(folder(run, root) / WHOLE, _checksum(run, root))
+
+
 def replay(run: Run, root: Path) -> None:
-    """Write the event files of a finished run, unless they are there."""
+    """Write the event files of a finished run, unless they are there, whole and of this record."""
     target = folder(run, root)
-    if target.exists():
-        return
-    temporary = target.with_name(f".{target.name}.tmp")
-    with Events(run, temporary) as events:
-        for row in results.curve(run, root).to_dict("records"):
+    try:
+        if (target / WHOLE).read_text() == _checksum(run, root):
+            return
+    except OSError:
+        pass
+    place = temporary(target)
+    with Events(run, place) as events:
+        for row in store.curve(run, root).to_dict("records"):
             events(int(row.pop("step")), row)
-    temporary.rename(target)  # whole or not at all
+    shutil.rmtree(target, ignore_errors=True)
+    place.rename(target)  # whole or not at all
+    seal(run, root)
+
+
+def _checksum(run: Run, root: Path) -> str:
+    return store.sha256((store.folder(run, root) / "metrics.csv").read_bytes())

@@ -1,0 +1,34 @@
+"""SIGTERM and a terminal that goes away end a command as Ctrl-C does, and once."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, the first of `SIGNALS` raises KeyboardInterrupt; further ones are ignored.
+
+    What has been interrupted is ending already, and must not be interrupted in that. A signal that
+    was ignored before, as SIGHUP by nohup, stays ignored.
+    """
+    before = {one: signal.getsignal(one) for one in SIGNALS}
+    ours = [one for one in SIGNALS if before[one] is not signal.SIG_IGN]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for one in ours:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for one in ours:
+        signal.signal(one, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise  # this process ends: what else comes stays ignored
+    else:
+        for one in ours:
+            signal.signal(one, before[one])

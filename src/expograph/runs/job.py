@@ -1,0 +1,131 @@
+"""Some runs, done where this process is: in a pool of processes, or as a rank of an MPI group."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from expograph.cluster.launch import launched
+from expograph.cluster.mpi_group import MpiGroup
+from expograph.config import ConfigError, Run
+from expograph.data import DataUnavailable
+from expograph.files import DamagedFile
+from expograph.memory import keep_freed_memory
+from expograph.runs.cores import cores
+from expograph.runs.estimate import cost, is_known
+from expograph.runs.outcome import Outcome
+from expograph.runs.pool import processes, sweep
+from expograph.runs.progress import SweepProgress
+from expograph.runs.runner import execute_all
+from expograph.runs.selection import USUAL, Policy, check_machine, plan
+from expograph.runs.store import ResultsError
+
+PLAIN = (ConfigError, DamagedFile, DataUnavailable, ResultsError)  # one line says it all
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a command line asks for beside the runs.
+
+    Attributes:
+        root: the results.
+        configs: paths of the configs, for the board.
+        jobs: processes; None for one a core.
+        policy: what counts as finished.
+        tensorboard: whether to write event files.
+    """
+
+    root: Path
+    configs: Sequence[str] = ()
+    jobs: int | None = None
+    policy: Policy = USUAL
+    tensorboard: bool = False
+
+
+def for_this_job(runs: list[Run], console: Console) -> list[Run]:
+    """The runs that this process, or the job it is a rank of, can do.
+
+    Raises:
+        ConfigError: if there are none, with the command that would do them.
+    """
+    ranks = launched()
+    embedded = [run for run in runs if run.engine == "embedded"]
+    if embedded and len(embedded) < len(runs):
+        raise ConfigError("engine: embedded and other engines cannot share one command")
+    if embedded:
+        if ranks and ranks > 1:
+            raise ConfigError(
+                f"engine: {ranks} ranks were launched for the embedded engine, which is one "
+                "process; add engine=bluefog (or mpi, horovod), or launch it without MPI"
+            )
+        return runs
+    fitting = [run for run in runs if run.ranks == (ranks or 1)]
+    others = Counter(run.ranks for run in runs if run.ranks != (ranks or 1))
+    if not fitting:
+        n, engine = min(others), runs[0].engine
+        here = f"this job has {ranks}" if ranks else "this process was not launched by MPI"
+        raise ConfigError(
+            f"nodes: engine {engine} needs nodes x local_size ranks, {here}: "
+            f"bfrun -np {n} python scripts/train.py ... engine={engine}"
+        )
+    if others:
+        counts = ", ".join(f"{count} of {n}" for n, count in sorted(others.items()))
+        console.print(f"left to jobs with another number of ranks: {counts}")
+    return fitting
+
+
+def run_here(runs: list[Run], order: Order, console: Console) -> Outcome:
+    """The embedded engine: a pool of processes on this machine."""
+    check_machine(runs)
+    found = plan(runs, order.root, order.policy)
+    for line in found.describe():
+        console.print(line)
+    if found.todo:
+        number = min(processes(len(runs), order.jobs)[0], len(found.todo))
+        minutes = sum(map(cost, found.todo)) / number / 60
+        about = f"{minutes:.0f} minutes" if minutes > 1.5 else f"{max(1, 60 * minutes):.0f} seconds"
+        estimate = f", about {about} on {number} cores of a usual machine"
+        known = all(map(is_known, found.todo))
+        console.print(f"{len(found.todo)} of {len(runs)} runs to do{estimate if known else ''}")
+    with SweepProgress(runs, console, order.root, order.configs) as progress:
+        for run in (*found.reused, *found.recorded):
+            progress.reuse(run)
+        return sweep(runs, order.root, order.jobs, order.policy, progress, order.tensorboard)
+
+
+def run_in_job(runs: list[Run], order: Order, console: Console) -> Outcome:
+    """Every rank of a job does this; only rank 0 writes and prints."""
+    with MpiGroup(plain=PLAIN) as group:
+        device_count = torch.cuda.device_count()
+        if device_count:
+            torch.cuda.set_device(group.local_rank % device_count)
+        torch.set_num_threads(_threads(group.local_size))
+        keep_freed_memory()
+        hosts = len(set(group.hosts))
+        threads = torch.get_num_threads()
+        console.print(f"{group.size} ranks on {hosts} hosts, {threads} threads a rank")
+        shared = device_count and any(run.device == "cuda" for run in runs)
+        if shared and group.local_size > device_count:
+            console.print(
+                f"{group.local_size} ranks share {device_count} GPUs: models stay there, messages "
+                "go by way of the host's memory"
+            )
+        group.doing("the data")
+        group.once_per_host(lambda: check_machine(runs), "the data of each host")
+        root = order.root if group.rank == 0 else None  # one writer
+        if root:
+            for line in plan(runs, root, order.policy).describe():
+                console.print(line)
+        with SweepProgress(runs, console, root, order.configs) as progress:
+            return execute_all(runs, group, order.root, order.policy, progress, order.tensorboard)
+
+
+def _threads(ranks_here: int) -> int:
+    """Threads of each of so many ranks on this host: as asked for, else as many as fit."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]  # a list is one a level
+    fitting = max(1, cores() // ranks_here)
+    return int(asked) if asked.isdecimal() and int(asked) else fitting

@@ -1,0 +1,270 @@
+"""Short runs of the laptop's configs, by which changed code is compared with older code.
+
+    results/equivalent/<fingerprint>.json
+
+is a reference: what the short runs gave by the code with that fingerprint, and which kinds of runs
+there were. A comparison repeats them. Parameters are compared by their norms and by random
+projections, a few numbers a worker.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from expograph.config import Experiment, Run
+from expograph.files import DamagedFile, replace_text
+from expograph.runs.assemble import assemble
+from expograph.runs.cores import cores
+from expograph.runs.estimate import cost
+from expograph.runs.fingerprint import fingerprint, modules
+from expograph.runs.provenance import provenance
+
+FOLDER = "equivalent"  # under the results
+STEPS, EARLY = 100, 10  # of a short run; where its parameters are compared
+PROJECTIONS = 8
+RELATIVE, POINTS, PARAMETERS = 1e-5, 0.05, 1e-5  # of losses and distances; accuracies; |x|
+ROUNDING = 1e-12  # of |x|^2: a consensus distance below it is the rounding of equal models
+PERCENT = ("accuracy", "map")  # first words of metrics in points
+UNCOMPARED = ("train_seconds", "step")
+
+
+class Measured(BaseModel):
+    """What a short run gave.
+
+    Attributes:
+        run: its config, as far as it differs from the defaults.
+        code: fingerprint of the code that it depends on.
+        metrics: of its last record.
+        norms: (R,) |x_i| after `EARLY` steps.
+        projections: (R, PROJECTIONS) of x_i on vectors of random signs, over sqrt(d).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: dict[str, Any]
+    code: str
+    metrics: dict[str, float]
+    norms: list[float]
+    projections: list[list[float]]
+
+
+class Kind(BaseModel):
+    """A run of some config that stands for all with the same fingerprint."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: dict[str, Any]
+    code: str
+
+
+class Reference(BaseModel):
+    """A reference file.
+
+    Attributes:
+        code: fingerprint of the code of all runs.
+        made: versions and machine.
+        modules: fingerprint of each module's own code.
+        kinds: of the runs of all configs, on every engine.
+        measured: what the short runs gave.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    code: str
+    made: dict[str, Any]
+    modules: dict[str, str]
+    kinds: list[Kind]
+    measured: list[Measured]
+
+
+class Difference(NamedTuple):
+    """One quantity of a short run by both codes.
+
+    Attributes:
+        what: its name.
+        old, new: values.
+        apart: how far they are from each other, in the units of `within`.
+        within: how far they may be.
+    """
+
+    what: str
+    old: float
+    new: float
+    apart: float
+    within: float
+
+    @property
+    def equal(self) -> bool:
+        return self.apart <= self.within
+
+
+def choose(experiments: Iterable[Experiment]) -> list[Run]:
+    """Cheap short runs that have every config, algorithm, model and topology between them."""
+    candidates = [
+        ({("config", e.name), *_words(run)}, shortened(run)) for e in experiments for run in e.runs
+    ]
+    candidates.sort(key=lambda one: (cost(one[1]), one[1].algorithm == "psgd"))
+    chosen, covered = [], set()
+    for words, short in candidates:
+        if words - covered:
+            chosen.append(short)
+            covered |= words
+    return chosen
+
+
+def _words(run: Run) -> set[tuple[str, str]]:
+    model = getattr(run.problem, "model", run.problem.kind)
+    return {("algorithm", run.algorithm), ("topology", run.topology), ("model", model)}
+
+
+def shortened(run: Run) -> Run:
+    """The run cut to `STEPS` steps, evaluated at its end; what counts steps is cut to fit."""
+    changes: dict[str, Any] = {
+        "steps": STEPS,
+        "record_every": EARLY,
+        "evaluate_every": None,
+        "warmup_steps": min(run.warmup_steps, EARLY),
+        "engine": "embedded",
+    }
+    if run.decay == "step":
+        changes["decay_steps"] = [STEPS // 2]
+    return Run.model_validate({**run.model_dump(), **changes})
+
+
+def kinds(experiments: Iterable[Experiment], engines: Iterable[str]) -> list[Kind]:
+    """One run for each fingerprint among those of the experiments, on every engine."""
+    found = {}
+    for experiment in experiments:
+        for run in experiment.runs:
+            for engine in engines:
+                there = run.model_copy(update={"engine": engine})
+                found.setdefault(fingerprint(there), there)
+    return [Kind(run=r.model_dump(exclude_defaults=True), code=c) for c, r in found.items()]
+
+
+def measure(run: Run) -> Measured:
+    """Do a short run."""
+    early = last = None
+    for record in assemble(run).records():
+        last = record.values
+        if record.step == EARLY:
+            early = record.x.detach().cpu().double().numpy().copy()
+    signs = np.random.default_rng(0).integers(0, 2, (early.shape[1], PROJECTIONS)) * 2.0 - 1
+    projections = early @ signs / np.sqrt(early.shape[1])
+    return Measured(
+        run=run.model_dump(exclude_defaults=True),
+        code=fingerprint(run),
+        metrics={k: _rounded(v) for k, v in last.items() if k not in UNCOMPARED},
+        norms=[_rounded(v) for v in np.linalg.norm(early, axis=1)],
+        projections=[[_rounded(v) for v in row] for row in projections],
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.9g}")
+
+
+def measure_all(runs: Sequence[Run]) -> Iterator[Measured]:
+    """`measure` each run, one process a core, in the runs' order."""
+    with ProcessPoolExecutor(
+        min(cores(), len(runs)), get_context("spawn"), torch.set_num_threads, (1,)
+    ) as pool:
+        yield from pool.map(measure, runs)
+
+
+def compare(old: Measured, new: Measured) -> list[Difference]:
+    """Every quantity of a short run by two codes; a metric that one of them lacks is NaN there."""
+    found = []
+    squared = float(np.square(old.norms).mean())
+    for name in dict.fromkeys((*old.metrics, *new.metrics)):
+        a, b = (m.metrics.get(name, float("nan")) for m in (old, new))
+        if name == "consensus_distance" and max(a, b) < ROUNDING * squared:
+            apart, within = 0.0, RELATIVE
+        elif name.split("_")[0] in PERCENT:
+            apart, within = abs(a - b), POINTS
+        else:
+            apart, within = abs(a - b) / (max(abs(a), abs(b)) or 1.0), RELATIVE
+        found.append(Difference(name, a, b, apart, within))
+    apart = _parameters_apart(old, new)
+    where = f"parameters after {EARLY} steps, |x|"
+    norms = [float(np.mean(m.norms)) for m in (old, new)]
+    return [*found, Difference(where, *norms, apart, PARAMETERS)]
+
+
+def _parameters_apart(old: Measured, new: Measured) -> float:
+    """The largest difference of a worker's norm or projection, in units of its norm."""
+    a, b = (np.column_stack([m.norms, m.projections]) for m in (old, new))
+    if a.shape != b.shape:
+        return float("inf")
+    return float((np.abs(a - b) / np.maximum(a[:, :1], 1e-300)).max())
+
+
+def record(experiments: Sequence[Experiment], laptop: Sequence[Experiment], engines) -> Reference:
+    """Do the short runs of the laptop's experiments by the present code."""
+    return Reference(
+        code=fingerprint(),
+        made=provenance(),
+        modules=modules(),
+        kinds=kinds(experiments, engines),
+        measured=list(measure_all(choose(laptop))),
+    )
+
+
+def write(reference: Reference, root: Path) -> Path:
+    """Write the file under the results; its path."""
+    path = root / FOLDER / f"{reference.code}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = reference.model_dump(mode="json")
+    lines = ",\n".join(json.dumps(one) for one in content.pop("measured"))
+    text = json.dumps(content, indent=1).removesuffix("\n}")
+    replace_text(path, f'{text},\n "measured": [\n{lines}\n]}}\n')
+    return path
+
+
+def read(path: Path) -> Reference:
+    """A reference file.
+
+    Raises:
+        DamagedFile: one line naming the file, if it is not there or damaged.
+    """
+    try:
+        return Reference.model_validate_json(path.read_bytes())
+    except OSError as e:
+        raise DamagedFile(f"{path}: {e.strerror}") from None
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DamagedFile(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
+
+
+def pairs(reference: Reference) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """The fingerprints, older and newer, that a comparison without differences makes equivalent.
+
+    A kind of runs counts if every module of it that changed is one that the short runs use too.
+
+    Returns:
+        The pairs, and for kinds that do not count: a label -> the modules that no short run uses.
+    """
+    used: set[str] = set()
+    for one in reference.measured:
+        used |= modules(Run.model_validate(one.run)).keys()
+    found, uncovered = set(), {}
+    for kind in reference.kinds:
+        try:
+            run = Run.model_validate(kind.run)
+        except ValidationError:
+            continue  # the present code knows no such runs
+        now = modules(run)
+        changed = {name for name, code in now.items() if reference.modules.get(name) != code}
+        if changed <= used:
+            found.add((kind.code, fingerprint(run)))
+        else:
+            uncovered[run.label.rsplit(" (", 1)[0]] = sorted(changed - used)
+    return sorted(pair for pair in found if pair[0] != pair[1]), uncovered

@@ -1,0 +1,55 @@
+"""What a process of the pool does: one run after the other, as its pipe hands them out."""
+
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+import torch
+
+from expograph.config import Run
+from expograph.memory import keep_freed_memory
+
+READY, STEP, ENDED, FAILED = "ready", "step", "ended", "failed"  # first words of its messages
+REPORT_EVERY = 0.5  # seconds between two reports of a run's progress
+
+
+def serve(pipe: Connection, work: Callable[..., str], threads: int) -> None:
+    """Do the runs that come through the pipe until None comes; the answers go back through it."""
+    _end_with_parent()
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    pipe.send((READY, None))
+    while (run := pipe.recv()) is not None:
+        try:
+            answer = ENDED, work(run, progress=_reporter(pipe))
+        except Exception as e:
+            answer = FAILED, " ".join("".join(traceback.format_exception_only(e)).split())
+        pipe.send(answer)
+
+
+def _reporter(pipe: Connection) -> Callable[[Run, int], None]:
+    last = time.monotonic()
+
+    def progress(run: Run, step: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > REPORT_EVERY:
+            last = time.monotonic()
+            pipe.send((STEP, step))
+
+    return progress
+
+
+def _end_with_parent() -> None:
+    """From now on this process ends soon after its parent was killed: nobody waits for it."""
+    parent = multiprocessing.parent_process().pid
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
