@@ -76,10 +76,11 @@ def tables_of(experiment: Experiment, root: Path, folder: Path | None = None) ->
     """The tables as far as there are runs under `root`, else those in `folder`."""
     if experiment.table is None:
         return []
-    found = results.find(experiment.runs, root)
-    if found:
-        summary = results.summary(experiment.runs, root, found=found)
-        frames, _ = frames_of(experiment, summary, errors_of(experiment, found), tables.live_cell)
+    summary = results.summary(experiment.runs, root)
+    if (summary["status"] != "missing").any():
+        pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
+        errors = {} if pivots else errors_of(experiment, results.find(experiment.runs, root))
+        frames, _ = frames_of(experiment, summary, errors, tables.live_cell)
     elif folder and (folder / "table.csv").exists():
         frames = tables.read(folder / "table.csv")
     else:

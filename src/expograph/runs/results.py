@@ -1,15 +1,15 @@
 """Results as frames: of the runs folder, and where a run is not there, of committed records."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from expograph.config import Run
-from expograph.runs import records
+from expograph.runs import records, store
 from expograph.runs.records import RunRecord, Transients
-from expograph.runs.store import ROOT
+from expograph.runs.store import ROOT, Finished
 from expograph.runs.thinning import BlockMeans
 
 __all__ = ["ROOT", "block_means", "curves", "find", "flatten", "for_table", "summary", "varying"]
@@ -52,7 +52,7 @@ def summary(
     runs: Iterable[Run],
     root: Path = ROOT,
     name: str | None = None,
-    found: dict[str, RunRecord] | None = None,
+    found: Mapping[str, RunRecord | Finished] | None = None,
 ) -> pd.DataFrame:
     """One row a run, in order: its config flattened, its status and its final metrics.
 
@@ -63,7 +63,7 @@ def summary(
         found: what `find` gave, if the caller has it.
     """
     runs = list(runs)
-    found = find(runs, root, name) if found is None else found
+    found = _finals(runs, root, name) if found is None else found
     rows = []
     for run in runs:
         record = found.get(run.key)
@@ -81,6 +81,14 @@ def summary(
     for metric in {"error_workers", "error_averaged"} & set(frame):
         frame[f"{metric}_over_psgd"] = _over_psgd(frame, metric)
     return frame
+
+
+def _finals(runs: list[Run], root: Path, name: str | None) -> dict[str, RunRecord | Finished]:
+    """What `find` gives, without reading curves."""
+    found = {run.key: own for run in runs if (own := store.load(run, root))}
+    if name is not None and len(found) < len({run.key for run in runs}):
+        found = records.read(root / name / records.FILE) | found
+    return found
 
 
 def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:
