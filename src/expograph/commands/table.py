@@ -126,9 +126,11 @@ def screens_of(source: Source, root: Path) -> list[Screen]:
     """The tables as far as there are runs under `root`, else those of the folder."""
     experiment, tables = source.experiment, None
     if experiment and experiment.table:
-        if found := results.find(experiment.runs, root):
-            summary = results.summary(experiment.runs, root, found=found)
-            tables = tables_of(experiment, summary, results.errors_of(found), live=True)
+        summary = results.summary(experiment.runs, root)
+        if (summary["status"] != "missing").any():
+            pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
+            errors = {} if pivots else results.errors_of(results.find(experiment.runs, root))
+            tables = tables_of(experiment, summary, errors, live=True)
     tables = tables or load_tables(source.folder)
     return [Screen(table, source.name) for table in (visible(tables) if tables else [])]
 

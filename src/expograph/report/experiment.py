@@ -40,7 +40,9 @@ def write_report(
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
     found = results.find(experiment.runs, root) if found is None else found
-    records.write(folder / records.FILE, found.values())
+    pivot = experiment.table is None or experiment.table.kind == "pivot"
+    errors = [] if pivot else experiment.table.metrics[:1]
+    records.write(folder / records.FILE, found.values(), errors)
     summary = results.summary(experiment.runs, root, found=found)
     by_key = {key: record.frame() for key, record in found.items() if record.status == "done"}
     replace_text(folder / "runs.csv", summary.to_csv(index=False, float_format="%.8g"))

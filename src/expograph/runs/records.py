@@ -44,6 +44,16 @@ class Blocks(BaseModel):
     means: list[float]
     partial: dict[int, float] = {}
 
+    @classmethod
+    def of(cls, steps: np.ndarray, values: np.ndarray, ends: Iterable[int]) -> "Blocks":
+        means = BlockMeans.of(steps, values, ends)
+        return cls(
+            last=means.last,
+            steps=means.steps.tolist(),
+            means=means.means.tolist(),
+            partial=means.partial,
+        )
+
     def means_of(self) -> BlockMeans:
         return BlockMeans(self.last, np.array(self.steps), np.array(self.means), self.partial)
 
@@ -113,24 +123,20 @@ def make(run: Run, found: Finished, curve: pd.DataFrame, transients: Transients)
         curve: its recorded metrics, whole.
         transients: which blocks to keep.
     """
-    shown = [name for name in CURVES if name in curve]
-    kept = set(thinned(recorded_steps(run.steps, run.record_every), POINTS).tolist())
-    for name in shown:
-        kept |= set(thinned(curve.loc[curve[name].notna(), "step"], POINTS_A_METRIC).tolist())
-    rows = curve.loc[curve["step"].isin(kept), ["step", *shown]]
-    steps = curve["step"].to_numpy()
+    columns = {name: curve[name].to_numpy() for name in curve}
+    steps = columns["step"]
+    there = {name: ~np.isnan(values) for name, values in columns.items()}
+    shown = [name for name in CURVES if name in columns]
+    kept = [thinned(recorded_steps(run.steps, run.record_every), POINTS)]
+    kept += [thinned(steps[there[name]], POINTS_A_METRIC) for name in shown]
+    rows = np.isin(steps, np.concatenate(kept))
     ends = sorted(end for end in transients.ends.get(run.nodes, ()) if end < run.steps)
-    blocks = {}
-    for name in transients.errors if found.status == "done" else ():
-        if name in curve:
-            there = curve[name].notna().to_numpy()
-            means = BlockMeans.of(steps[there], curve[name].to_numpy()[there], ends)
-            blocks[name] = Blocks(
-                last=means.last,
-                steps=means.steps.tolist(),
-                means=means.means.tolist(),
-                partial=means.partial,
-            )
+    errors = transients.errors if found.status == "done" else ()
+    blocks = {
+        name: Blocks.of(steps[there[name]], columns[name][there[name]], ends)
+        for name in errors
+        if name in columns
+    }
     return RunRecord(
         key=run.key,
         status=found.status,
@@ -141,7 +147,9 @@ def make(run: Run, found: Finished, curve: pd.DataFrame, transients: Transients)
         seconds=found.seconds,
         threads=found.threads,
         provenance=found.provenance,
-        curve={name: [_finite(v) for v in rows[name].tolist()] for name in rows},
+        curve={
+            name: [_finite(v) for v in columns[name][rows].tolist()] for name in ["step", *shown]
+        },
         blocks=blocks,
     )
 
@@ -160,11 +168,19 @@ def of_runs(runs: Iterable[Run], root: Path, transients: Transients) -> dict[str
     return found
 
 
-def write(path: Path, found: Iterable[RunRecord]) -> None:
-    """Write a file of records; equal records give equal bytes."""
+def write(path: Path, found: Iterable[RunRecord], errors: Sequence[str] = ()) -> None:
+    """Write a file of records; equal records give equal bytes.
+
+    Args:
+        path: the file.
+        found: the records.
+        errors: of which the block means are kept: those whose transients the experiment shows.
+    """
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as file:
         for record in found:
+            kept = {name: record.blocks[name] for name in errors if name in record.blocks}
+            record = record.model_copy(update={"blocks": kept})
             file.write(record.model_dump_json(exclude_defaults=True).encode() + b"\n")
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_bytes(path, buffer.getvalue())

@@ -8,9 +8,9 @@ import pandas as pd
 
 from expograph.config import Run
 from expograph.config.facts import is_reference, over_exact
-from expograph.runs import records
+from expograph.runs import records, store
 from expograph.runs.records import RunRecord, Transients
-from expograph.runs.store import ROOT
+from expograph.runs.store import ROOT, Finished
 from expograph.runs.thinning import BlockMeans
 
 __all__ = ["ROOT", "curves", "errors_of", "find", "flatten", "for_table", "summary", "varying"]
@@ -53,7 +53,7 @@ def summary(
     runs: Iterable[Run],
     root: Path = ROOT,
     name: str | None = None,
-    found: Mapping[str, RunRecord] | None = None,
+    found: Mapping[str, RunRecord | Finished] | None = None,
 ) -> pd.DataFrame:
     """One row a run, in order: its config flattened, its status and its final metrics.
 
@@ -64,7 +64,7 @@ def summary(
         found: what `find` gave, if the caller has it.
     """
     runs = list(runs)
-    found = find(runs, root, name) if found is None else found
+    found = _finals(runs, root, name) if found is None else found
     rows = []
     for run in runs:
         record = found.get(run.key)
@@ -82,6 +82,14 @@ def summary(
     for metric in [m for m in ("error_averaged", "error_workers") if m in frame]:
         frame[f"{metric}_over_psgd"] = _over_psgd(frame, metric)
     return frame
+
+
+def _finals(runs: list[Run], root: Path, name: str | None) -> dict[str, RunRecord | Finished]:
+    """What `find` gives, without reading curves."""
+    found = {run.key: own for run in runs if (own := store.load(run, root))}
+    if name is not None and len(found) < len({run.key for run in runs}):
+        found = records.read(root / name / records.FILE) | found
+    return found
 
 
 def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:
