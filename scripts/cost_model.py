@@ -113,7 +113,7 @@ class Assumptions(Strict):
 def read(path: Path) -> Assumptions:
     """Raises ConfigError, one line naming file and key."""
     try:
-        return Assumptions.model_validate(read_toml(path))
+        return Assumptions.model_validate(read_toml(path, "cost_model"))
     except ValidationError as e:
         # a misspelt key is also a missing one: the misspelling is what helps
         error = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")

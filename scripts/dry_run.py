@@ -24,7 +24,7 @@ import torch
 from expograph import engines, problems
 from expograph.algorithms import ALGORITHMS
 from expograph.cluster import job as jobs
-from expograph.config import ConfigError, Run, load
+from expograph.config import ConfigError, Run, experiments, load
 from expograph.data import generated
 from expograph.graphs.topology import build
 from expograph.report import tables
@@ -136,8 +136,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.rank:
         return as_rank(arguments.rank[0], Path(arguments.rank[1]))
-    every = [*sorted(Path("configs").glob("*_paper.toml")), Path("configs/cifar10.toml")]
     try:
+        every = [e.path for e in experiments("configs") if e.scale == "paper"]
         pairs = chosen(arguments.configs or every)
         if not pairs:
             raise ConfigError(f"{arguments.configs[0]}: no runs for a cluster in it")

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from expograph.config import Run, load
+from expograph.config import Run, experiments
 from expograph.runs.sweep import sweep
 
 
@@ -18,9 +18,8 @@ def shortened(run: Run) -> Run:
 
 def main() -> int:
     runs: dict[str, Run] = {}
-    others = ("claims", "cost_model", "published")  # that are no experiments
-    for path in sorted(p for p in Path("configs").glob("*.toml") if p.stem not in others):
-        for run in load(path).runs:
+    for experiment in experiments("configs"):
+        for run in experiment.runs:
             if run.seed == 0 and run.engine == "embedded":  # the others: `make dry-run`
                 short = shortened(run)
                 runs[short.key] = short

@@ -128,7 +128,7 @@ def read(path: Path) -> list[Claim]:
         ConfigError: one line naming file, claim and key.
     """
     claims = []
-    for i, values in enumerate(read_toml(path).get("claim", [])):
+    for i, values in enumerate(read_toml(path, "claims").get("claim", [])):
         name = values.get("id", f"number {i + 1}") if isinstance(values, dict) else i + 1
         try:
             claim = Claim.model_validate(values)

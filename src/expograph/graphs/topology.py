@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from expograph.graphs.mixing import Circulant, Hierarchical, Mixing, OnePeer, metropolis
+from expograph.names import canonical as canonical_name
 from expograph.names import known
 from expograph.randomness import TOPOLOGY, generator
 
@@ -256,3 +257,12 @@ def build(name: str, n: int, seed: int = 0, local_size: int = 1) -> Topology:
     if known("topology", name, TOPOLOGIES) in RANDOM:
         return hierarchical(RANDOM[name](n, seed=seed), local_size)
     return hierarchical(DETERMINISTIC[name](n), local_size)
+
+
+def canonical(spelling: str) -> str:
+    """The one spelling of a topology.
+
+    Raises:
+        ValueError: for an unknown one, in one line with the nearest name.
+    """
+    return canonical_name("topology", spelling, {name: {} for name in TOPOLOGIES})

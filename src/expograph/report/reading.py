@@ -5,18 +5,15 @@ so that a report never shows half of a table as if it were the whole.
 """
 
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from expograph.config import METRICS, Experiment, load
+from expograph.config import METRICS, Experiment, experiments
 from expograph.engines import ENGINES
 from expograph.report import tables
-
-COMMAND = re.compile(r"^#(?: Run:)?\s+(make \S.*?)\s*$", re.M)  # in a config's heading
 
 DATASETS = {"imagenet": "ImageNet", "voc": "PASCAL VOC", "coco": "COCO", "cifar10": "CIFAR-10"}
 NUMBERS = {"step", "nodes", "seed", "transient", "low", "high", *METRICS}  # columns of any file
@@ -142,32 +139,17 @@ def groups(root: Path, configs: Path) -> list[Group]:
     Raises:
         ReportError, ConfigError: one line naming a file of the results or a config.
     """
-    found: dict[str, list[Scale]] = {}
-    titles: dict[str, str] = {}
-    for path in sorted(configs.glob("*.toml")):
-        content = text(path) or ""
-        if not re.search(r"^\[run\]", content, re.M):
-            continue  # published numbers, claims, the cost model's networks
-        experiment = load(path)
-        id = experiment.name.removesuffix("_paper")
-        laptop = not any(run.device == "cuda" for run in experiment.runs)
-        command = COMMAND.search(content)
-        command = command[1] if command else f"make reproduce-table TABLE={id}"
-        scales = found.setdefault(id, [])
-        scales.append(_scale(root, experiment, "laptop" if laptop else "paper", command))
+    found: dict[str, Group] = {}
+    for experiment in experiments(configs):
+        id = experiment.group
+        group = found.setdefault(id, Group(id, experiment.title, []))
+        group.scales.append(_scale(root, experiment, experiment.scale, experiment.command))
         for engine in ENGINES:
             if (root / f"{experiment.name}_{engine}").is_dir():
-                label = f"{scales[0].label}, {engine}"
+                label = f"{experiment.scale}, {engine}"
                 command = f"make reproduce-table TABLE={id.removeprefix('table')} ENGINE={engine}"
-                scales.append(_scale(root, experiment, label, command, f"_{engine}"))
-        title = experiment.table.title if experiment.table else experiment.name
-        if laptop or id not in titles:
-            titles[id] = title
-    order = sorted(found, key=lambda id: (not id.startswith("table"), id))
-    return [
-        Group(id, titles[id], sorted(found[id], key=lambda s: s.label.startswith("paper")))
-        for id in order
-    ]
+                group.scales.append(_scale(root, experiment, label, command, f"_{engine}"))
+    return list(found.values())
 
 
 def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix: str = "") -> Scale:

@@ -1,0 +1,88 @@
+"""From TOML files to experiments: the one place that says which files are any, and what of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from expograph.config.checking import checked
+from expograph.config.epochs import in_steps
+from expograph.config.errors import ConfigError
+from expograph.config.expand import blocks_of, expand
+from expograph.config.overrides import override
+from expograph.config.schema import Experiment, ExperimentFile, Run
+from expograph.config.table_checks import check_table
+from expograph.config.toml import read_toml
+from expograph.names import known
+
+KINDS = ("experiment", "claims", "cost_model", "published")  # of the files in configs/
+
+
+def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
+    """Read and check the config file of an experiment.
+
+    Args:
+        path: the TOML file.
+        overrides: `key=value` words; the key is one of `[run]`, dotted for the problem's. A list
+            `key=[a,b]` sweeps; a key that the file sweeps is replaced in every block.
+    Raises:
+        ConfigError: one line naming file and key.
+    """
+    path = Path(path)
+    try:
+        file = checked(path, ExperimentFile, read_toml(path, "experiment"))
+        base, blocks = override(file.run, blocks_of(path, file.sweep), overrides)
+        runs: dict[str, Run] = {}
+        for values in expand(path, base, blocks):
+            run = checked(path, Run, in_steps(path, values))
+            runs.setdefault(run.key, run)
+    except RecursionError:
+        raise ConfigError(f"{path}: tables or brackets nested too deeply") from None
+    if file.table:
+        check_table(path, file.table, list(runs.values()))
+    return Experiment(
+        name=file.name,
+        path=path,
+        runs=list(runs.values()),
+        table=file.table,
+        scale=file.scale,
+        scale_of=file.scale_of,
+        command=file.command or f"expograph sweep {path}",
+    )
+
+
+def experiments(folder: Path | str) -> list[Experiment]:
+    """The experiments among the TOML files of a folder: those whose `kind` is not another.
+
+    Tables come first, then the others by name; what is the same at several scales stands together,
+    the laptop's before the paper's.
+
+    Raises:
+        ConfigError: one line naming a file and what is wrong with it.
+    """
+    paths = sorted(Path(folder).glob("*.toml"))
+    found = [load(path) for path in paths if kind_of(path) == "experiment"]
+    names = {experiment.name for experiment in found}
+    for experiment in found:
+        if experiment.scale_of is not None and experiment.scale_of not in names:
+            try:
+                known("experiment", experiment.scale_of, sorted(names))
+            except ValueError as e:
+                raise ConfigError(f"{experiment.path}: scale_of: {e}") from None
+    return sorted(found, key=_place)
+
+
+def kind_of(path: Path) -> str:
+    """What a TOML file of configs/ is: one of `KINDS`.
+
+    Raises:
+        ConfigError: if it is none of them.
+    """
+    kind = read_toml(path).get("kind", "experiment")
+    try:
+        return known("kind", kind if isinstance(kind, str) else repr(kind), KINDS)
+    except ValueError as e:
+        raise ConfigError(f"{path}: kind: {e}") from None
+
+
+def _place(experiment: Experiment) -> tuple:
+    group = experiment.group
+    return not group.startswith("table"), group, experiment.scale == "paper", experiment.name
