@@ -21,7 +21,7 @@ from pathlib import Path
 
 from expograph.commands import train
 from expograph.config import ConfigError, load
-from expograph.engines import ENGINES
+from expograph.config.facts import ENGINES
 
 
 def options(parser: argparse.ArgumentParser) -> None:

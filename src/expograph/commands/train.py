@@ -21,20 +21,15 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from rich.console import Console
 
-from expograph import data
-from expograph.cluster import job as jobs
-from expograph.commands.mendable import MENDABLE
+from expograph.cluster.launch import launched, launched_rank
 from expograph.config import ConfigError, Experiment, Run, load
-from expograph.data import DataUnavailable
-from expograph.memory import keep_freed_memory
-from expograph.report.experiment import write_report
-from expograph.runs import results
-from expograph.runs.progress import SweepProgress
-from expograph.runs.sweep import Outcome, cost, execute_all, is_known, sweep
+
+if TYPE_CHECKING:
+    from expograph.runs.sweep import Outcome
 
 
 def check_machine(runs: list[Run]) -> None:
@@ -43,6 +38,10 @@ def check_machine(runs: list[Run]) -> None:
     Raises:
         ConfigError, DataUnavailable: in one line, before anything runs.
     """
+    import torch
+
+    from expograph import data
+
     images = [run for run in runs if hasattr(run.problem, "dataset")]
     names = {run.problem.dataset for run in images}
     sizes = {name: len(data.load(name).train_labels) for name in names}
@@ -66,7 +65,7 @@ def for_this_job(runs: list[Run], console: Console) -> list[Run]:
     Raises:
         ConfigError: if there are none, with the command that would do them.
     """
-    ranks = jobs.launched()
+    ranks = launched()
     embedded = [run for run in runs if run.engine == "embedded"]
     if embedded and len(embedded) < len(runs):
         raise ConfigError("engine: embedded and other engines cannot share one command")
@@ -99,8 +98,16 @@ def name_of_results(experiment: Experiment, overrides: list[str]) -> str:
     return "_".join([experiment.name, *sorted(engines), *(["custom"] if varied else [])])
 
 
-def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
+def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console) -> "Outcome":
     """Every rank of a job does this; only rank 0 writes and prints."""
+    import torch
+
+    from expograph.cluster import job as jobs
+    from expograph.data import DataUnavailable
+    from expograph.memory import keep_freed_memory
+    from expograph.runs.progress import SweepProgress
+    from expograph.runs.sweep import execute_all
+
     with jobs.Job(plain=(ConfigError, DataUnavailable)) as job:
         device_count = torch.cuda.device_count()
         if device_count:
@@ -127,8 +134,12 @@ def run_in_job(runs: list[Run], arguments: argparse.Namespace, console: Console)
             )
 
 
-def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -> Outcome:
+def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -> "Outcome":
     """The embedded engine: a pool of processes on this machine."""
+    from expograph.runs import results
+    from expograph.runs.progress import SweepProgress
+    from expograph.runs.sweep import cost, is_known, sweep
+
     check_machine(runs)
     todo = [run for run in runs if arguments.force or not results.load(run, arguments.results)]
     if todo:
@@ -154,8 +165,12 @@ def run_here(runs: list[Run], arguments: argparse.Namespace, console: Console) -
 
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
-    """The configs among the words of a command line; the others are overrides."""
-    return [w for w in arguments.words if w.endswith(".toml") and "=" not in w]
+    """The configs among the words of a command line; the others are overrides.
+
+    A word with "=" is one only if there is such a file: `key=value.toml` is an override.
+    """
+    words = [w for w in arguments.words if w.endswith(".toml")]
+    return [w for w in words if "=" not in w or Path(w).is_file()]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -163,7 +178,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", metavar="CONFIG.toml | key=value")
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     parser.add_argument("--force", action="store_true", help="do finished runs again")
-    parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="default: results/")
     parser.add_argument(
         "--tensorboard",
         action="store_true",
@@ -171,22 +186,38 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def experiments_of(arguments: argparse.Namespace, overrides: list[str]) -> list[Experiment]:
+    """The experiments of a command line.
+
+    Raises:
+        ConfigError: if a word or a config is wrong.
+    """
+    if arguments.jobs is not None and arguments.jobs < 1:
+        raise ConfigError(f"--jobs {arguments.jobs}: needs at least 1")
+    if not paths_of(arguments):
+        raise ConfigError(f"{arguments.words[0]}: expected a config file, as configs/table2.toml")
+    return [load(path, overrides) for path in paths_of(arguments)]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Do the runs, write results/<name>/ and print the tables."""
     paths = paths_of(arguments)
     overrides = [w for w in arguments.words if w not in paths]
-    speaks = jobs.launched_rank() == 0
-    # an MPI launcher's terminal is a pipe to here, whatever it looks like
-    console = Console(quiet=not speaks, force_terminal=False if jobs.launched() else None)
+    speaks = launched_rank() == 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
-        if arguments.jobs is not None and arguments.jobs < 1:
-            raise ConfigError(f"--jobs {arguments.jobs}: needs at least 1")
-        if not paths:
-            raise ConfigError(
-                f"{arguments.words[0]}: expected a config file, as configs/table2.toml"
-            )
-        experiments = [load(path, overrides) for path in paths]
+        experiments = experiments_of(arguments, overrides)
+    except ConfigError:
+        if speaks:
+            raise  # the command line says it
+        return 2
+    # imported now: what is wrong with a config is said without torch, whose import takes seconds
+    from expograph.commands.mendable import MENDABLE
+    from expograph.report.experiment import write_report
+
+    # an MPI launcher's terminal is a pipe to here, whatever it looks like
+    console = Console(quiet=not speaks, force_terminal=False if launched() else None)
+    try:
         runs = list({run.key: run for e in experiments for run in e.runs}.values())
         runs = for_this_job(runs, console)
         console.print(f"{len(runs)} runs of {', '.join(map(str, paths))}")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from expograph.config.checking import checked
 from expograph.config.epochs import in_steps
-from expograph.config.errors import ConfigError
+from expograph.config.errors import ConfigError, quoted
 from expograph.config.expand import blocks_of, expand
 from expograph.config.overrides import override
 from expograph.config.schema import Experiment, ExperimentFile, Run
-from expograph.config.table_checks import check_table
+from expograph.config.table_check import check_table
 from expograph.config.toml import read_toml
 from expograph.names import known
 
@@ -56,10 +56,12 @@ def experiments(folder: Path | str) -> list[Experiment]:
     the laptop's before the paper's.
 
     Raises:
-        ConfigError: one line naming a file and what is wrong with it.
+        ConfigError: if there is no such folder; one line naming a file that is wrong.
     """
-    paths = sorted(Path(folder).glob("*.toml"))
-    found = [load(path) for path in paths if kind_of(path) == "experiment"]
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder of configs; run this in the repository")
+    found = [load(path) for path in paths(folder)]
     names = {experiment.name for experiment in found}
     for experiment in found:
         if experiment.scale_of is not None and experiment.scale_of not in names:
@@ -70,15 +72,19 @@ def experiments(folder: Path | str) -> list[Experiment]:
     return sorted(found, key=_place)
 
 
-def kind_of(path: Path) -> str:
-    """What a TOML file of configs/ is: one of `KINDS`.
+def paths(folder: Path) -> list[Path]:
+    """The TOML files of a folder that are experiments, sorted by name.
 
     Raises:
-        ConfigError: if it is none of them.
+        ConfigError: if a file cannot be read, or its `kind` is none of `KINDS`.
     """
+    return [path for path in sorted(folder.glob("*.toml")) if _kind(path) == "experiment"]
+
+
+def _kind(path: Path) -> str:
     kind = read_toml(path).get("kind", "experiment")
     try:
-        return known("kind", kind if isinstance(kind, str) else repr(kind), KINDS)
+        return known("kind", kind if isinstance(kind, str) else quoted(kind), KINDS)
     except ValueError as e:
         raise ConfigError(f"{path}: kind: {e}") from None
 

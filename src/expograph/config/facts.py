@@ -34,7 +34,7 @@ ALGORITHMS: dict[str, AlgorithmFacts] = {
     "psgd": AlgorithmFacts("psgd", exact=True),
     "dsgd_atc": AlgorithmFacts("psgd", momentum=False),
     "dsgd_cta": AlgorithmFacts("dsgd_cta", momentum=False),
-    "dsgd_awc": AlgorithmFacts("psgd", momentum=False),
+    "dsgd_awc": AlgorithmFacts("dsgd_awc", momentum=False),
     "vanilla_dmsgd": AlgorithmFacts("psgd"),
     "dmsgd": AlgorithmFacts("dmsgd"),
     "qg_dmsgd": AlgorithmFacts("qg_dmsgd"),
@@ -48,6 +48,21 @@ def algorithm(spelling: str) -> AlgorithmFacts:
         ValueError: if there is no such algorithm.
     """
     return ALGORITHMS[names.known("algorithm", names.parse(spelling)[0], ALGORITHMS)]
+
+
+def over_exact(spelling: str) -> str:
+    """The algorithm that another one is compared with: itself over exact averaging.
+
+    Raises:
+        ValueError: if there is no such algorithm.
+    """
+    reference = algorithm(spelling).over_exact
+    return spelling if reference == names.parse(spelling)[0] else reference
+
+
+def is_reference(spelling: str, topology: str) -> bool:
+    """Whether runs of this algorithm over this topology are what others are compared with."""
+    return topology == "fully_connected" and over_exact(spelling) == spelling
 
 
 @dataclass(frozen=True)

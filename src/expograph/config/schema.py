@@ -223,7 +223,7 @@ class ExperimentFile(Strict):
     scale_of: str | None = None
     command: Line | None = Field(None, max_length=1000)
     run: dict[str, Any]
-    sweep: list[dict[str, list[Any]]] = Field([])
+    sweep: list[dict[str, list[Any]]] = Field([], max_length=1000)
     table: Table | None = None
 
     @field_validator("name")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from expograph.graphs.mixing import Circulant, Hierarchical, Mixing, OnePeer, metropolis
 from expograph.names import canonical as canonical_name
@@ -132,6 +131,8 @@ def half_random(n: int, seed: int = 0) -> Topology:
 
     Drawn again until the graph is connected, without which no averaging would reach all ranks.
     """
+    from scipy.sparse.csgraph import connected_components  # slow to import: not for every config
+
     upper = np.stack(np.triu_indices(n, k=1), axis=1)
     for attempt in range(10_000):
         coins = generator(seed, TOPOLOGY, attempt).random(len(upper)) < 0.5

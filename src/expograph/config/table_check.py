@@ -4,7 +4,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from expograph.config.errors import ConfigError
-from expograph.config.facts import METRICS, OVER_PSGD, PROBLEMS, algorithm, gives
+from expograph.config.facts import (
+    METRICS,
+    OVER_PSGD,
+    PROBLEMS,
+    algorithm,
+    gives,
+    is_reference,
+    over_exact,
+)
 from expograph.config.problem_settings import KINDS
 from expograph.config.schema import Run, Table
 from expograph.config.toml import published_numbers, read_toml
@@ -46,13 +54,13 @@ def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
     if all(algorithm(run.algorithm).exact for run in runs):
         _refuse(path, "table.kind", "transients need runs beside parallel SGD")
     within = [key for key in table.rows if key not in ("topology", "algorithm")]
-    references: dict[tuple, list[Run]] = {}
+    references: dict[tuple, list[Run]] = {}  # where -> an algorithm over exact averaging
     for run in runs:
-        if algorithm(run.algorithm).exact or run.topology == "fully_connected":
-            references.setdefault(_place(run, within), []).append(run)
+        if is_reference(run.algorithm, run.topology):
+            references.setdefault((run.algorithm, *_place(run, within)), []).append(run)
     for run in runs:
-        for reference in references.get(_place(run, within), []):
-            _check_pair(path, run, reference)
+        for other in references.get((over_exact(run.algorithm), *_place(run, within)), []):
+            _check_pair(path, run, other)
 
 
 def _place(run: Run, within: Sequence[str]) -> tuple:
