@@ -27,8 +27,9 @@ def override(
     Raises:
         ConfigError: one line naming the word.
     """
+    words = list(dict.fromkeys(words))
     given = [parse_word(word) for word in words]
-    check_unique([(key, f"override {key}") for key, _ in given])
+    check_unique([(key, f"override {quoted(w)}") for (key, _), w in zip(given, words, strict=True)])
     base, blocks = dict(base), list(blocks)
     for key, value in given:
         swept = isinstance(value, list) and key not in LIST_KEYS

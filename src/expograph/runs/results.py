@@ -18,6 +18,7 @@ import pandas as pd
 
 from expograph.analysis.statistics import mean_interval
 from expograph.config import Run
+from expograph.config.facts import FINAL
 from expograph.runs.train import Record
 
 ROOT = Path("results")
@@ -95,8 +96,8 @@ def summary(runs: Iterable[Run], root: Path = ROOT) -> pd.DataFrame:
             row["status"] = content["status"]
             known = content["problem"]
             row |= {name: known[name] for name in ("zeta2", "sigma2") if name in known}
-            if content["status"] == "done":  # its lr is the last step's, the config's stays
-                row |= {k: v for k, v in content["final"].items() if k not in row}
+            if content["status"] == "done":  # its lr is the last step's: final_lr
+                row |= {FINAL + k if k in row else k: v for k, v in content["final"].items()}
             row |= {k: content["provenance"][k] for k in ("commit", "code")}
         rows.append(row)
     frame = pd.DataFrame(rows)
