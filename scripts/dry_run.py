@@ -31,6 +31,7 @@ def main() -> int:
         return 0
     every = [*sorted(Path("configs").glob("*_paper.toml")), Path("configs/cifar10.toml")]
     try:
+        every = [e.path for e in experiments("configs") if e.scale == "paper"]
         pairs = chosen(arguments.configs or every)
         if not pairs:
             raise ConfigError(f"{arguments.configs[0]}: no runs for a cluster in it")

@@ -186,6 +186,18 @@ def test_train_then_table_then_again(config, tmp_path, capsys):
     assert "±" in capsys.readouterr().out
 
 
+def test_a_path_with_an_equals_sign_is_a_config_if_it_is_there(config, tmp_path, capsys):
+    path = tmp_path / "n=4.toml"
+    assert cli.main(["train", str(path)]) == 2
+    assert "expected a config file" in capsys.readouterr().err
+    path.write_text(CONFIG)
+    assert cli.main(["train", str(path), "topolgy=ring"]) == 2
+    assert capsys.readouterr().err.startswith(f"{path}: run.topolgy: unknown key")
+    words = ["train", str(config), "problem.backbone_weights=w.toml"]
+    assert cli.main(words) == 2
+    assert "run.problem.backbone_weights" in capsys.readouterr().err
+
+
 def test_a_pipe_that_closes_early_is_no_error():
     words = f"{sys.executable} -m expograph topology list | head -1"
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True)

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import vmap
 
-from expograph.config import BATCH_NORM
 from expograph.networks import MODELS, build
 from expograph.networks.small import (
     BatchLast,
@@ -232,8 +231,6 @@ def test_the_papers_networks_have_their_size(name, side, classes, millions):
     count = sum(p.numel() for p in network.parameters())
     assert count / 1e6 == pytest.approx(millions, abs=0.05)
     assert network(torch.randn(2, side, side, 3)).shape == (2, classes)
-    normalised = any(isinstance(m, nn.BatchNorm2d) for m in network.modules())
-    assert normalised == (name in BATCH_NORM)
 
 
 def test_resnet56_has_55_convolutions_and_shortcuts_without_parameters():

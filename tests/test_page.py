@@ -22,8 +22,8 @@ from expograph.report.style import COLOURS
 from expograph.runs.runner import execute
 
 TINY = """
-# Run:  make reproduce-table TABLE=tiny
 name = "tiny"
+command = "make reproduce-table TABLE=tiny"
 [run]
 algorithm = "dsgd_atc"
 nodes = 4
@@ -45,10 +45,11 @@ title = "A tiny table"
 metrics = ["error_workers"]
 published = "elsewhere"
 """
-PAPER = TINY.replace('"tiny"', '"tiny_paper"').replace(
+PAPER = TINY.replace('"tiny"', '"tiny_paper"\nscale = "paper"\nscale_of = "tiny"').replace(
     "steps = 60", 'steps = 60\ndevice = "cuda"\nengine = "bluefog"'
 )
 PUBLISHED = """
+kind = "published"
 [elsewhere]
 caption = "what it is"
 source = "where it was read"
@@ -56,6 +57,7 @@ source = "where it was read"
 4 = "12.34"
 """
 CLAIMS = """
+kind = "claims"
 [[claim]]
 id = "a-claim"
 statement = "A ring & a <one-peer> graph end alike."

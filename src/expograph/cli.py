@@ -96,10 +96,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # `expograph table table2 | head`
         return 0
     except Exception as e:
-        from expograph.commands.mendable import MENDABLE
+        from expograph.config import ConfigError
 
-        if not isinstance(e, MENDABLE):
-            raise
+        if not isinstance(e, ConfigError):
+            from expograph.commands.mendable import MENDABLE  # imports torch
+
+            if not isinstance(e, MENDABLE):
+                raise
         print(e, file=sys.stderr)
         return 2
 

@@ -33,7 +33,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
             raise ValueError(f"{text!r}: expected name(parameter=value, ...), each once")
         try:
             parameters[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # brackets in brackets
             parameters[key] = value
     return name, parameters
 

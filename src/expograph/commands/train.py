@@ -21,6 +21,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -37,8 +38,12 @@ from expograph.runs.selection import Policy, plan
 
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
-    """The configs among the words of a command line; the others are overrides."""
-    return [w for w in arguments.words if w.endswith(".toml") and "=" not in w]
+    """The configs among the words of a command line; the others are overrides.
+
+    A word with "=" is one only if there is such a file: `key=value.toml` is an override.
+    """
+    words = [w for w in arguments.words if w.endswith(".toml")]
+    return [w for w in words if "=" not in w or Path(w).is_file()]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +66,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write every run's curves for `tensorboard --logdir results/tensorboard`",
     )
+
+
+def experiments_of(arguments: argparse.Namespace, overrides: list[str]) -> list[Experiment]:
+    """The experiments of a command line.
+
+    Raises:
+        ConfigError: if a word or a config is wrong.
+    """
+    if arguments.jobs is not None and arguments.jobs < 1:
+        raise ConfigError(f"--jobs {arguments.jobs}: needs at least 1")
+    if not paths_of(arguments):
+        raise ConfigError(f"{arguments.words[0]}: expected a config file, as configs/table2.toml")
+    return [load(path, overrides) for path in paths_of(arguments)]
 
 
 def run(arguments: argparse.Namespace) -> int:

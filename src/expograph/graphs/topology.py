@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from expograph import names as spelling
 from expograph.graphs.forms import Circulant, Hierarchical, OnePeer, metropolis
