@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from expograph.config import ConfigError
+from expograph.config import ConfigError, experiments
 from expograph.measure.dry_run import Needs, as_rank, chosen, dry_run, prepared, tables_of
 from expograph.report import rendering
 from expograph.runs import results
@@ -29,7 +29,6 @@ def main() -> int:
     if arguments.rank:
         as_rank(arguments.rank[0], Path(arguments.rank[1]))
         return 0
-    every = [*sorted(Path("configs").glob("*_paper.toml")), Path("configs/cifar10.toml")]
     try:
         every = [e.path for e in experiments("configs") if e.scale == "paper"]
         pairs = chosen(arguments.configs or every)

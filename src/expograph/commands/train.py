@@ -17,24 +17,14 @@ exit status: 0 all runs finished (a diverged run is a result), 1 some failed, 2 
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from expograph.cluster.launch import launched, launched_rank
-from expograph.commands.mendable import MENDABLE
+from expograph.cluster.launch import launched_rank
 from expograph.config import ConfigError, Experiment, load
-from expograph.report.experiment import write_report
-from expograph.report.screen import show
-from expograph.runs import results, store
-from expograph.runs.destination import check_names, name_of_results
+from expograph.runs.destination import check_names
 from expograph.runs.interrupt import interruptible
-from expograph.runs.job import Order, for_this_job, run_here, run_in_job
-from expograph.runs.selection import Policy, plan
 
 
 def paths_of(arguments: argparse.Namespace) -> list[str]:
@@ -60,7 +50,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="count the records committed beside a table as finished runs",
     )
-    parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="default: results/")
     parser.add_argument(
         "--tensorboard",
         action="store_true",
@@ -68,66 +58,24 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def experiments_of(arguments: argparse.Namespace, overrides: list[str]) -> list[Experiment]:
-    """The experiments of a command line.
-
-    Raises:
-        ConfigError: if a word or a config is wrong.
-    """
-    if arguments.jobs is not None and arguments.jobs < 1:
-        raise ConfigError(f"--jobs {arguments.jobs}: needs at least 1")
-    if not paths_of(arguments):
-        raise ConfigError(f"{arguments.words[0]}: expected a config file, as configs/table2.toml")
-    return [load(path, overrides) for path in paths_of(arguments)]
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Do the runs, write results/<name>/ and print the tables."""
     speaks = launched_rank() == 0
-    # an MPI launcher's terminal is a pipe to here, whatever it looks like
-    console = _Console(quiet=not speaks, force_terminal=False if launched() else None)
     try:
         with interruptible():
-            return _run(arguments, console, speaks)
-    except MENDABLE:
-        if speaks:
-            raise  # the command line says it
-        return 2
+            overrides = [w for w in arguments.words if w not in paths_of(arguments)]
+            experiments = experiments_of(arguments, overrides)
+            # imported now: what is wrong with a config is said without torch, which takes seconds
+            from expograph.commands.training import train
+
+            return train(experiments, overrides, arguments, speaks)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)
         return 130
-
-
-def _run(arguments: argparse.Namespace, console: Console, speaks: bool) -> int:
-    overrides = [w for w in arguments.words if w not in paths_of(arguments)]
-    experiments = experiments_of(arguments, overrides)
-    names = [name_of_results(experiment, overrides) for experiment in experiments]
-    runs = list({run.key: run for e in experiments for run in e.runs}.values())
-    runs = for_this_job(runs, console)
-    if speaks:
-        store.check_writable(arguments.results, [arguments.results / name for name in names])
-    console.print(f"{len(runs)} runs of {', '.join(paths_of(arguments))}")
-    order = Order(
-        arguments.results,
-        paths_of(arguments),
-        arguments.jobs,
-        Policy(arguments.force, arguments.keep_stale, tuple(names) if arguments.go_on else ()),
-        arguments.tensorboard,
-    )
-    ranked = runs[0].engine != "embedded"
-    outcome = (run_in_job if ranked else run_here)(runs, order, console)
-    if not speaks:
-        return 0
-    console.print(outcome.describe())
-    for failed, cause in outcome.failed:
-        print(f"failed: {failed.label}: {cause}", file=sys.stderr)
-    written = [
-        _write(*one, order, overrides, console) for one in zip(experiments, names, strict=True)
-    ]
-    undone = len(runs) - outcome.count
-    if undone:  # whatever the cause: 0 is for all done
-        print(f"{undone} runs were not done; the same command goes on with them", file=sys.stderr)
-    return int(bool(outcome.failed or undone) or not all(written))
+    except ConfigError:
+        if speaks:
+            raise  # the command line says it
+        return 2
 
 
 def experiments_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> list[Experiment]:
@@ -144,26 +92,3 @@ def experiments_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> l
     experiments = [load(path, overrides) for path in paths]
     check_names(experiments, overrides, arguments.results)
     return experiments
-
-
-def _write(
-    experiment: Experiment, name: str, order: Order, overrides: Sequence[str], console: Console
-) -> bool:
-    """Write an experiment's folder and print its tables; whether that could be done."""
-    try:
-        policy = order.policy._replace(force=False)  # what was forced is done
-        accepted = plan(experiment.runs, order.root, policy).recorded
-        found = results.for_table(experiment.runs, order.root, name, accepted)
-        show(console, write_report(experiment, order.root, name, found, overrides))
-    except OSError as e:
-        print(f"{order.root / name}: not written: {e.strerror or e}", file=sys.stderr)
-        return False
-    return True
-
-
-class _Console(Console):
-    """Goes on in silence when its output is closed: the runs are worth more than the words."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,14 +1,34 @@
-"""Configs: TOML files -> experiments, which are lists of fully resolved, frozen runs.
+"""Configs: a TOML file -> an experiment, which is a list of fully resolved, frozen runs.
 
-Anything unknown, mistyped or impossible is one `ConfigError` line that names the file and the
-key, before anything runs. Nothing here imports torch.
+    name = "table2"             # where its results go: results/<name>/
+    scale = "laptop"            # or "paper"; with `scale_of = "table2"` the same, larger
+    command = "make ..."        # what makes it; by default `expograph sweep <file>`
+    [run]                       # what every run shares; keys of `Run`
+    [[sweep]]                   # lists of values, all combinations; several blocks are joined
+    topology = ["ring", "static_exponential"]
+    seed = [0, 1, 2]
+    "nodes, steps" = [[8, 100], [16, 400]]    # keys that go together
+    [table]                     # what the runs become; keys of `Table`
+
+Dotted keys ("problem.model") reach into the problem. Topologies and algorithms may have
+parameters: `name(parameter=value)`. `epochs`, `warmup_epochs`, `decay_epochs` and
+`evaluate_epochs` are turned into steps. Anything unknown, mistyped or impossible is one
+`ConfigError` line that names the file and the key, before anything runs. Other TOML files in the
+same folder say what they are: `kind = "claims"`, "cost_model" or "published".
+
+Nothing here imports torch.
 """
 
 from expograph.config.errors import ConfigError
-from expograph.config.expand import load
-from expograph.config.experiments import experiments
+from expograph.config.experiments import experiments, load
 from expograph.config.facts import METRICS
-from expograph.config.problem_settings import Classification, Detection, LeastSquares, Logistic
+from expograph.config.problem_settings import (
+    Classification,
+    Detection,
+    LeastSquares,
+    Logistic,
+    Problem,
+)
 from expograph.config.schema import Experiment, Run, Table
 from expograph.config.toml import published_numbers, read_toml
 
@@ -20,6 +40,7 @@ __all__ = [
     "Experiment",
     "LeastSquares",
     "Logistic",
+    "Problem",
     "Run",
     "Table",
     "experiments",

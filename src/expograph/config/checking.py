@@ -52,11 +52,11 @@ def _unknown(where: list[str], values: dict[str, Any]) -> str:
     }
     place, key = "".join(f"{part}." for part in where[:-1]), where[-1]
     allowed = places.get(place, [])
-    if near := closest(key, allowed):
-        return f"unknown key; did you mean {place}{near}?"
     if homes := [home for home, keys in places.items() if _plain(key) in map(_plain, keys)]:
         (right,) = [k for k in places[homes[-1]] if _plain(k) == _plain(key)]
         return f"unknown key; did you mean {homes[-1]}{right}?"
+    if near := closest(key, allowed):
+        return f"unknown key; did you mean {place}{near}?"
     owners = [name for name, model in KINDS.items() if key in model.model_fields]
     if kind and owners and place == "run.problem.":
         return f"a {kind} problem has no such key, it is of {' and '.join(owners)}"

@@ -68,7 +68,8 @@ def _check(path: Path, key: str, value: Any) -> None:
         if not finite or isinstance(number, bool):
             _refuse(path, key, f"expected numbers of epochs, got {quoted(value)}")
         if number < 0 or (number == 0 and key != "warmup_epochs"):
-            _refuse(path, key, f"expected a positive number of epochs, got {quoted(number)}")
+            least = "0 or a positive" if key == "warmup_epochs" else "a positive"
+            _refuse(path, key, f"expected {least} number of epochs, got {quoted(number)}")
 
 
 def _steps(path: Path, key: str, epochs: float, epoch: float) -> int:

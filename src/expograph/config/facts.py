@@ -51,13 +51,17 @@ def algorithm(spelling: str) -> AlgorithmFacts:
 
 
 def over_exact(spelling: str) -> str:
-    """The algorithm whose runs over `fully_connected` are an algorithm's reference."""
-    found = algorithm(spelling).over_exact
-    return spelling if found == names.parse(spelling)[0] else found
+    """The algorithm that another one is compared with: itself over exact averaging.
+
+    Raises:
+        ValueError: if there is no such algorithm.
+    """
+    reference = algorithm(spelling).over_exact
+    return spelling if reference == names.parse(spelling)[0] else reference
 
 
 def is_reference(spelling: str, topology: str) -> bool:
-    """Whether such runs are what others are compared with."""
+    """Whether runs of this algorithm over this topology are what others are compared with."""
     return topology == "fully_connected" and over_exact(spelling) == spelling
 
 
@@ -108,10 +112,11 @@ RECORDED = {  # what the training loop records of every run -> how a table heads
     "train_seconds": "seconds of training, without evaluation",
     "lr": "step size of the last step",
 }
+FINAL = "final_"  # in summaries, before a metric whose name is a config key's too
 OVER_PSGD = "_over_psgd"  # of an error: divided by that of the parallel SGD run alike in all else
 METRICS = {  # what a table may show -> how it is headed
     **{name: words for facts in PROBLEMS.values() for name, words in facts.metrics.items()},
-    **{name: words for name, words in RECORDED.items() if name != "lr"},  # lr is a config key
+    **{FINAL + name if name == "lr" else name: words for name, words in RECORDED.items()},
     "error_workers_over_psgd": "1/n sum of |x_i - x*|^2 over parallel SGD's",
     "error_averaged_over_psgd": "|x_bar - x*|^2 over parallel SGD's",
 }
@@ -119,7 +124,10 @@ METRICS = {  # what a table may show -> how it is headed
 
 def gives(kind: str, metric: str) -> bool:
     """Whether runs of this kind of problem have this metric of `METRICS`."""
-    return metric in RECORDED or metric.removesuffix(OVER_PSGD) in PROBLEMS[kind].metrics
+    return (
+        metric.removeprefix(FINAL) in RECORDED
+        or metric.removesuffix(OVER_PSGD) in PROBLEMS[kind].metrics
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Everything about an experiment's table that could otherwise fail only after the training."""
+"""What is wrong with a table, said before the training and not after it."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,85 +8,95 @@ from expograph.config.facts import (
     METRICS,
     OVER_PSGD,
     PROBLEMS,
+    algorithm,
     gives,
     is_reference,
     over_exact,
 )
-from expograph.config.schema import ExperimentFile, Run, Table
+from expograph.config.problem_settings import KINDS
+from expograph.config.schema import Run, Table
 from expograph.config.toml import published_numbers, read_toml
 from expograph.names import known
 
 
-def check_table(path: Path, file: ExperimentFile, runs: Sequence[Run]) -> None:
-    """Check keys, metrics, published numbers and references of a table against the runs.
+def check_table(path: Path, table: Table, runs: Sequence[Run]) -> None:
+    """Everything about the table that could otherwise fail only after the training.
 
     Raises:
         ConfigError: one line naming file and key.
     """
-    table = file.table
-    if table is None:
-        return
+    kinds = list(dict.fromkeys(run.problem.kind for run in runs))
     keys = {
         *Run.model_fields,
-        *(f"problem.{key}" for run in runs for key in type(run.problem).model_fields),
-    } - {"problem"}
+        *(f"problem.{k}" for kind in kinds for k in KINDS[kind].model_fields),
+    }
     for key in (*table.rows, table.column):
-        _check(path, "rows and column", "key", key, sorted(keys))
+        _known(path, "table.rows and column", "key", key, sorted(keys - {"problem"}))
     for metric in table.metrics:
-        _check(path, "metrics", "metric", metric, METRICS)
-        if not all(gives(run.problem.kind, metric) for run in runs):
-            raise ConfigError(f"{path}: table.metrics: not every run's problem gives {metric!r}")
+        _known(path, "table.metrics", "metric", metric, METRICS)
+        if not all(gives(kind, metric) for kind in kinds):
+            _refuse(path, "table.metrics", f"not every run's problem gives {metric!r}")
     if table.published:
-        tables = read_toml(published_numbers(path), kind="published")
-        _check(path, "published", "table", table.published, tables)
+        tables = read_toml(published_numbers(path), "published")
+        _known(path, "table.published", "table", table.published, tables)
     for key in table.compare:
-        _check(path, "compare", "key", key, table.rows)
+        _known(path, "table.compare", "key", key, table.rows)
     if table.kind != "pivot":
         _check_transients(path, table, runs)
 
 
-def _check(path: Path, where: str, kind: str, name: str, names: Iterable[str]) -> None:
-    try:
-        known(kind, name, names)
-    except ValueError as e:
-        raise ConfigError(f"{path}: table.{where}: {e}") from None
-
-
 def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
-    """Whether every run has a reference to be compared with, at every one of its steps."""
     if not all(PROBLEMS[run.problem.kind].minimiser for run in runs):
-        raise ConfigError(f"{path}: table.kind: transients need problems with a known minimiser")
+        _refuse(path, "table.kind", "transients need problems with a known minimiser")
     if (metric := table.metrics[0]).endswith(OVER_PSGD):
         plain = metric.removesuffix(OVER_PSGD)
-        raise ConfigError(f"{path}: table.metrics: transients are of {plain!r} itself")
-    references = {
-        (run.algorithm, *_place(run, table)): run
-        for run in runs
-        if is_reference(run.algorithm, run.topology)
-    }
-    others = [run for run in runs if not is_reference(run.algorithm, run.topology)]
-    if not others:
-        raise ConfigError(f"{path}: table.kind: transients need runs beside parallel SGD")
-    for run in others:
-        reference = references.get((over_exact(run.algorithm), *_place(run, table)))
-        if reference is None:
-            continue  # the table says so
-        if reference.steps < run.steps:
-            raise ConfigError(
-                f"{path}: table.kind: {run.topology} over {run.nodes} nodes takes {run.steps} "
-                f"steps, its reference ({reference.algorithm}) {reference.steps}: give it as many"
-            )
-        ours, theirs = (r.evaluate_every or r.steps for r in (run, reference))
-        if ours % theirs:
-            raise ConfigError(
-                f"{path}: table.kind: {run.topology} over {run.nodes} nodes is evaluated every "
-                f"{ours} steps, its reference every {theirs}: give both the same evaluate_every"
-            )
+        _refuse(path, "table.metrics", f"transients are of {plain!r} itself")
+    if all(algorithm(run.algorithm).exact for run in runs):
+        _refuse(path, "table.kind", "transients need runs beside parallel SGD")
+    within = [key for key in table.rows if key not in ("topology", "algorithm")]
+    references: dict[tuple, list[Run]] = {}  # where -> an algorithm over exact averaging
+    for run in runs:
+        if is_reference(run.algorithm, run.topology):
+            references.setdefault((run.algorithm, *_place(run, within)), []).append(run)
+    for run in runs:
+        for other in references.get((over_exact(run.algorithm), *_place(run, within)), []):
+            _check_pair(path, run, other)
 
 
-def _place(run: Run, table: Table) -> tuple:
-    """Where in the table a run stands, its topology left out, and its seed."""
-    values = run.model_dump()
-    inside = {f"problem.{key}": value for key, value in values["problem"].items()}
-    keys = [key for key in table.rows if key not in ("topology", "algorithm")]
-    return (run.nodes, run.seed, *(str((values | inside).get(key)) for key in keys))
+def _place(run: Run, within: Sequence[str]) -> tuple:
+    """Where two runs that are compared agree: the table's rows apart, nodes and seed."""
+    values = []
+    for key in (*within, "nodes", "seed"):
+        value: object = run
+        for part in key.split("."):
+            value = getattr(value, part, None)
+        values.append(str(value))
+    return tuple(values)
+
+
+def _check_pair(path: Path, run: Run, reference: Run) -> None:
+    """Refuse a run that measures at steps where parallel SGD, its reference, has no value."""
+    pair = f"{run.label} is compared with {reference.label}"
+    if run.steps > reference.steps:
+        counts = f"{run.steps} steps and the other only {reference.steps}"
+        _refuse(path, "table.kind", f"{pair}, but has {counts}")
+    every, theirs = _measured_every(run), _measured_every(reference)
+    ends_alike = run.steps == reference.steps or run.steps % theirs == 0
+    if (every < run.steps and every % theirs) or not ends_alike:
+        grids = f"{every} steps and the other every {theirs}"
+        _refuse(path, "table.kind", f"{pair}, but is measured every {grids}")
+
+
+def _measured_every(run: Run) -> int:
+    return run.evaluate_every or run.steps
+
+
+def _known(path: Path, where: str, kind: str, name: str, allowed: Iterable[str]) -> None:
+    try:
+        known(kind, name, allowed)
+    except ValueError as e:
+        _refuse(path, where, str(e))
+
+
+def _refuse(path: Path, where: str, message: str) -> None:
+    raise ConfigError(f"{path}: {where}: {message}")

@@ -44,6 +44,10 @@ def parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("brackets nested too deeply") from None
+    except ValueError as e:
+        if isinstance(e, tomllib.TOMLDecodeError):
+            raise
+        raise ValueError("an integer of thousands of digits") from None
 
 
 def published_numbers(config: Path) -> Path:

@@ -142,6 +142,8 @@ def half_random(n: int, *, seed: int = 0) -> Topology:
     """
     if n > HALF_RANDOM_MOST:
         raise ValueError(f"half_random: at most {HALF_RANDOM_MOST:,} ranks, got {n:,}")
+    from scipy.sparse.csgraph import connected_components  # slow to import: not for every config
+
     upper = np.stack(np.triu_indices(n, k=1), axis=1)
     for attempt in range(10_000):
         coins = generator(seed, TOPOLOGY, attempt).random(len(upper)) < 0.5

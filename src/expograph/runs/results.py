@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from expograph.config import Run
-from expograph.config.facts import is_reference, over_exact
+from expograph.config.facts import FINAL, is_reference, over_exact
 from expograph.runs import records, store
 from expograph.runs.records import RunRecord, Transients
 from expograph.runs.store import ROOT, Finished
@@ -74,8 +74,8 @@ def summary(
             row["status"] = record.status
             known = record.problem
             row |= {name: known[name] for name in ("zeta2", "sigma2") if name in known}
-            if record.status == "done":  # its lr is the last step's, the config's stays
-                row |= {k: v for k, v in record.final.items() if k not in row}
+            if record.status == "done":  # its lr is the last step's: final_lr
+                row |= {FINAL + k if k in row else k: v for k, v in record.final.items()}
             row |= {k: record.provenance.get(k) for k in ("commit", "code")}
         rows.append(row)
     frame = pd.DataFrame(rows)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError
@@ -26,7 +26,9 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationEr
 from expograph.config import Run
 from expograph.files import remove_leftovers, replace_text, temporary
 from expograph.runs.thinning import recorded_steps
-from expograph.runs.train import Record
+
+if TYPE_CHECKING:
+    from expograph.runs.train import Record
 
 ROOT = Path("results")
 RUNS = "EXPOGRAPH_RUNS"  # environment: the folder of the runs
@@ -109,7 +111,7 @@ def reserved(run: Run, root: Path = ROOT) -> Iterator[Path]:
 
 def save(
     run: Run,
-    records: Sequence[Record],
+    records: Sequence["Record"],
     facts: dict[str, Any],
     root: Path = ROOT,
     place: Path | None = None,

@@ -1,0 +1,99 @@
+"""The runs of experiments, done and written: what `train` does once its words are understood."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from expograph.cluster.launch import launched
+from expograph.commands.mendable import MENDABLE
+from expograph.config import Experiment
+from expograph.report.experiment import write_report
+from expograph.report.screen import show
+from expograph.runs import results, store
+from expograph.runs.destination import name_of_results
+from expograph.runs.job import Order, for_this_job, run_here, run_in_job
+from expograph.runs.selection import Policy, plan
+
+
+def train(
+    experiments: Sequence[Experiment],
+    overrides: Sequence[str],
+    arguments: argparse.Namespace,
+    speaks: bool,
+) -> int:
+    """Do the runs, write results/<name>/ and print the tables; the exit status.
+
+    Args:
+        overrides: the `key=value` words that made the experiments.
+        arguments: of the command line.
+        speaks: whether this process prints: rank 0 of a job.
+    """
+    # an MPI launcher's terminal is a pipe to here, whatever it looks like
+    console = _Console(quiet=not speaks, force_terminal=False if launched() else None)
+    try:
+        return _train(experiments, overrides, arguments, console)
+    except MENDABLE:
+        if speaks:
+            raise  # the command line says it
+        return 2
+
+
+def _train(
+    experiments: Sequence[Experiment],
+    overrides: Sequence[str],
+    arguments: argparse.Namespace,
+    console: Console,
+) -> int:
+    paths = [str(experiment.path) for experiment in experiments]
+    names = [name_of_results(experiment, overrides) for experiment in experiments]
+    runs = list({run.key: run for e in experiments for run in e.runs}.values())
+    runs = for_this_job(runs, console)
+    if not console.quiet:
+        store.check_writable(arguments.results, [arguments.results / name for name in names])
+    console.print(f"{len(runs)} runs of {', '.join(paths)}")
+    order = Order(
+        arguments.results,
+        paths,
+        arguments.jobs,
+        Policy(arguments.force, arguments.keep_stale, tuple(names) if arguments.go_on else ()),
+        arguments.tensorboard,
+    )
+    ranked = runs[0].engine != "embedded"
+    outcome = (run_in_job if ranked else run_here)(runs, order, console)
+    if console.quiet:
+        return 0
+    console.print(outcome.describe())
+    for failed, cause in outcome.failed:
+        print(f"failed: {failed.label}: {cause}", file=sys.stderr)
+    pairs = zip(experiments, names, strict=True)
+    written = [_write(*pair, order, overrides, console) for pair in pairs]
+    undone = len(runs) - outcome.count
+    if undone:  # whatever the cause: 0 is for all done
+        print(f"{undone} runs were not done; the same command goes on with them", file=sys.stderr)
+    return int(bool(outcome.failed or undone) or not all(written))
+
+
+def _write(
+    experiment: Experiment, name: str, order: Order, overrides: Sequence[str], console: Console
+) -> bool:
+    """Write an experiment's folder and print its tables; whether that could be done."""
+    try:
+        policy = order.policy._replace(force=False)  # what was forced is done
+        accepted = plan(experiment.runs, order.root, policy).recorded
+        found = results.for_table(experiment.runs, order.root, name, accepted)
+        show(console, write_report(experiment, order.root, name, found, overrides))
+    except OSError as e:
+        print(f"{order.root / name}: not written: {e.strerror or e}", file=sys.stderr)
+        return False
+    return True
+
+
+class _Console(Console):
+    """Goes on in silence when its output is closed: the runs are worth more than the words."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
