@@ -12,7 +12,6 @@ import pytest
 from expograph.config import ConfigError, Run, experiments, load
 from expograph.config.experiments import paths
 from expograph.config.facts import ALGORITHMS, AlgorithmFacts, over_exact
-from expograph.step_size import step_size
 
 BASE = """
 name = "small"
@@ -406,22 +405,6 @@ def run_with(**changes) -> Run:
         "lr": 0.2,
     }
     return Run.model_validate(values | changes)
-
-
-def test_step_sizes_by_hand():
-    cosine = run_with(warmup_steps=10, decay="cosine")
-    assert step_size(cosine, 0) == pytest.approx(0.02)
-    assert step_size(cosine, 9) == step_size(cosine, 10) == pytest.approx(0.2)
-    assert step_size(cosine, 60) == pytest.approx(0.1)
-    drops = run_with(decay="step", decay_steps=[30, 60], decay_factor=0.1)
-    expected = [0.2, 0.2, 0.02, 0.02, 0.002]
-    assert [step_size(drops, k) for k in (0, 29, 30, 59, 60)] == pytest.approx(expected)
-    assert step_size(run_with(decay="inverse", decay_steps=[10]), 10) == pytest.approx(0.1)
-    assert step_size(run_with(decay="inverse_sqrt", decay_steps=[10]), 30) == pytest.approx(0.1)
-    assert step_size(run_with(lr_scale="nodes"), 5) == pytest.approx(3.2)
-    assert step_size(run_with(lr_scale="sqrt_nodes"), 5) == pytest.approx(0.8)
-    assert step_size(run_with(lr_scale="nodes", local_size=8), 5) == pytest.approx(3.2)
-    assert step_size(run_with(lr_scale="ranks", local_size=8), 5) == pytest.approx(25.6)
 
 
 def test_ranks_are_nodes_times_local_size():

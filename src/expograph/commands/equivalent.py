@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from expograph.config import ConfigError, Experiment, Run, load, read_toml
+from expograph.config import ConfigError, Experiment, Run, experiments
 from expograph.data import DataUnavailable
 from expograph.engines import ENGINES
 from expograph.runs import equivalents, reference, results, store
@@ -50,24 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def record(arguments: argparse.Namespace) -> int:
     """Do the short runs and write the reference file."""
-    experiments = experiments_of(arguments.configs)
-    laptop = [e for e in experiments if is_possible_here(e)]
+    every = experiments(arguments.configs)
+    laptop = [e for e in every if is_possible_here(e)]
     if not laptop:
         raise ConfigError(f"{arguments.configs}: no config that can be run here")
-    path = reference.write(reference.record(experiments, laptop, ENGINES), arguments.results)
+    path = reference.write(reference.record(every, laptop, ENGINES), arguments.results)
     print(f"{path}: short runs of {', '.join(e.name for e in laptop)}")
     return 0
 
 
-def experiments_of(folder: Path) -> list[Experiment]:
-    """The experiments among the configs of a folder."""
-    paths = [path for path in sorted(folder.glob("*.toml")) if "run" in read_toml(path)]
-    return [load(path) for path in paths]
-
-
 def is_possible_here(experiment: Experiment) -> bool:
     """Whether it is a laptop's, and its data are here."""
-    if any(run.device == "cuda" for run in experiment.runs):
+    if experiment.scale != "laptop":
         return False
     try:
         check_machine(experiment.runs)

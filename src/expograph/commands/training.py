@@ -32,7 +32,8 @@ def train(
         speaks: whether this process prints: rank 0 of a job.
     """
     # an MPI launcher's terminal is a pipe to here, whatever it looks like
-    console = _Console(quiet=not speaks, force_terminal=False if launched() else None)
+    terminal = False if launched() else None
+    console = _Console(quiet=not speaks, force_terminal=terminal, markup=False)
     try:
         return _train(experiments, overrides, arguments, console)
     except MENDABLE:
