@@ -178,7 +178,8 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = [w for w in arguments.words if w not in paths]
     speaks = jobs.launched_rank() == 0
     # an MPI launcher's terminal is a pipe to here, whatever it looks like
-    console = Console(quiet=not speaks, force_terminal=False if jobs.launched() else None)
+    terminal = False if jobs.launched() else None
+    console = Console(quiet=not speaks, force_terminal=terminal, markup=False)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         if arguments.jobs is not None and arguments.jobs < 1:
