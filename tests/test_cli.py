@@ -178,7 +178,7 @@ def test_train_then_table_then_again(config, tmp_path, capsys):
     assert "2 used again" in capsys.readouterr().out.replace("\n", " ")
     assert cli.main(["table", str(config), *where]) == 0
     assert "±" in capsys.readouterr().out
-    for name, start in {"markdown": "# Small", "latex": "%", "csv": "table,row"}.items():
+    for name, start in {"markdown": "# Small", "latex": "%", "csv": "table,topo"}.items():
         assert cli.main(["table", str(config), "--format", name, *where]) == 0
         assert capsys.readouterr().out.startswith(start)
     shutil.rmtree(tmp_path / "results" / "runs")  # as in a fresh clone: the committed table
@@ -196,6 +196,58 @@ def test_a_path_with_an_equals_sign_is_a_config_if_it_is_there(config, tmp_path,
     words = ["train", str(config), "problem.backbone_weights=w.toml"]
     assert cli.main(words) == 2
     assert "run.problem.backbone_weights" in capsys.readouterr().err
+
+
+def test_a_table_is_of_the_data_not_of_its_renderings(config, tmp_path, capsys):
+    where = results_of(tmp_path)
+    assert cli.main(["train", str(config), "--jobs", "1", *where]) == 0
+    folder = tmp_path / "results" / "small"
+    shutil.rmtree(tmp_path / "results" / "runs")
+    capsys.readouterr()
+    words = ["table", str(config), "--format", "markdown", *where]
+    assert cli.main(words) == 0
+    before = capsys.readouterr().out
+    assert before == (folder / "table.md").read_text()
+    for path in [*folder.glob("*.md"), *folder.glob("*.tex"), folder / "table.csv"]:
+        path.unlink()
+    assert cli.main(words) == 0 and capsys.readouterr().out == before
+    path = folder / "table.json"
+    path.write_text(path.read_text()[:-20])
+    assert cli.main(["table", str(config), *where]) == 2
+    error = capsys.readouterr().err
+    assert "small/table.json: " in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("overrides", [None, ["lr=0.2"]])
+def test_a_variations_table_is_shown_by_its_folder(config, tmp_path, capsys, overrides):
+    from expograph.config import load
+    from expograph.report.experiment import write_report
+
+    root = tmp_path / "results"
+    experiment = load(str(config), ["lr=0.2"])
+    sweep(experiment.runs[:2], root, jobs=1)
+    write_report(experiment, root, "custom/small/lr=0.2")
+    folder = root / "custom" / "small" / "lr=0.2"
+    made = json.loads((folder / "provenance.json").read_text())
+    (folder / "provenance.json").write_text(json.dumps(made | {"overrides": overrides}))
+    capsys.readouterr()
+    for name in ("custom/small/lr=0.2", str(folder)):
+        assert cli.main(["table", name, "--results", str(root)]) == 0
+        out = capsys.readouterr().out
+        assert "custom/small/lr=0.2: " in out and "±" in out
+        sweep(experiment.runs, root, jobs=1)  # the runs say more than the table now
+    assert out.count("±") == (2 if overrides else 1)
+
+
+def test_a_path_is_never_markup(tmp_path, capsys):
+    folder = tmp_path / "run[/old] a[bold]b"
+    folder.mkdir(parents=True)
+    path = folder / "small.toml"
+    path.write_text(CONFIG)
+    assert cli.main(["train", str(path), "--jobs", "1", *results_of(folder)]) == 0
+    assert "a[bold]b" in capsys.readouterr().out.replace("\n", "")
+    assert cli.main(["table", str(path), *results_of(folder)]) == 0
+    assert "±" in capsys.readouterr().out
 
 
 def test_a_pipe_that_closes_early_is_no_error():

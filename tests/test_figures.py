@@ -10,8 +10,13 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from expograph.analysis.published import Published
+from expograph.analysis.table_result import Cell, Column, Row, TableResult
+from expograph.analysis.tables import pivot
+from expograph.config import Table
 from expograph.graphs.topology import Topology, build
 from expograph.report import cost_figures, figures, style
+from expograph.report.headline import headline
 
 SPEED_UP = pd.DataFrame(
     np.geomspace(1, 63, 56).reshape(7, 8),
@@ -41,7 +46,29 @@ RUNS = pd.DataFrame(
         for s in range(3)
     ]
 )  # fmt: skip
-TIMES = pd.read_csv("results/bench_comm/testbed_1gbit/table.csv")
+LABELS = ("ranks", "elements", "averaging")
+ACCURACIES = pivot(
+    RUNS.assign(key=[f"k{i}" for i in range(len(RUNS))]),
+    Table(title="t"),
+    "accuracy_averaged",
+    Published(None, Path()),
+)
+
+
+def times() -> tuple[TableResult, TableResult]:
+    """What four hosts of a virtual cluster took for a million and for four million elements."""
+    names = ("one-peer exponential", "static exponential", "ring", "Horovod allreduce")
+    steps = {"id": "times", "heading": "", "labels": LABELS}
+    steps["columns"] = tuple(Column(name=name) for name in ("ms", "predicted_ms", "wire_ms"))
+    rows = [
+        Row(labels=(4, n, name), cells=(Cell(mean=k * n * 4e-5), Cell(), Cell(mean=n * 3.2e-5)))
+        for n in (1_000_000, 4_000_000)
+        for k, name in enumerate(names, start=1)
+    ]
+    link = {"id": "links", "heading": "", "labels": ("ranks",)}
+    link["columns"] = (Column(name="alpha_ms"), Column(name="gbit"))
+    fitted = Row(labels=(4,), cells=(Cell(mean=0.37), Cell(mean=0.95)))
+    return TableResult(**steps, rows=tuple(rows)), TableResult(**link, rows=(fitted,))
 
 
 def curves(name):
@@ -54,7 +81,7 @@ DRAWN = {
     "consensus": lambda: figures.consensus_error(("ring", "one_peer_exponential"), (8, 9)),
     "accuracy": lambda: figures.training_curves(curves("table2"), "accuracy_averaged", ACCURACY),
     "errors": lambda: figures.relative_errors(curves("table1"), "error_workers", 1.5),
-    "headline": lambda: figures.headline(RUNS, TIMES),
+    "headline": lambda: headline(ACCURACIES, RUNS, *times()),
     "transients": lambda: figures.transient_growth(TRANSIENTS, 1.5),
     "hours": lambda: cost_figures.node_hours(HOURS, {"predictive": "--", "fitted": "-"}),
     "map": lambda: cost_figures.speed_up_map(
@@ -142,6 +169,12 @@ def test_the_product_that_is_an_exact_average_is_marked():
     assert [t for t in titles if t.endswith("= J")] == ["W(2)\u22efW(0) = J"]
     titles = [ax.get_title() for ax in figures.matrices(build("one_peer_exponential", 6)).axes]
     assert not any(t.endswith("= J") for t in titles)
+
+
+def test_what_the_headline_lacks_is_named():
+    with pytest.raises(ValueError, match="nothing of ring to show"):
+        kept = tuple(row for row in ACCURACIES.rows if row.labels != ("ring",))
+        headline(ACCURACIES.model_copy(update={"rows": kept}), RUNS, *times())
 
 
 def test_a_topology_of_ones_own_has_a_look():

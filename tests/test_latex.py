@@ -7,10 +7,10 @@ import string
 import subprocess
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from expograph.report import latex, tables
+from expograph.analysis.table_result import Cell, Column, Row, TableResult, Tables
+from expograph.report import latex, rendering
 
 NASTY = r"\ { } $ & # % _ ^ ~ < > | ± \alpha $x$ 5 % a_b"
 # Debian: texlive-latex-base (pdflatex, article) and texlive-latex-recommended (booktabs)
@@ -28,6 +28,20 @@ DOCUMENT = r"""\documentclass{article}
 %s
 \end{document}
 """
+
+
+def table(heading: str, columns: dict[str, list[str]]) -> TableResult:
+    """A table of text whose first column is the rows' label."""
+    (key, labels), *others = columns.items()
+    cells = zip(*(texts for _, texts in others), strict=True) if others else ([] for _ in labels)
+    rows = zip(labels, cells, strict=True)
+    return TableResult(
+        id="t",
+        heading=heading,
+        labels=(key,),
+        columns=tuple(Column(name=name) for name, _ in others),
+        rows=tuple(Row(labels=(a,), cells=tuple(Cell(text=b) for b in row)) for a, row in rows),
+    )
 
 
 @pytest.mark.parametrize(("plain", "made"), [*latex.SPECIAL.items(), *latex.FORMULAS.items()])
@@ -59,9 +73,9 @@ def test_signs_and_brackets(plain, made):
 
 
 def test_a_wide_table_becomes_several_with_its_labels_repeated():
-    wide = pd.DataFrame({f"column {j}": ["80.69 ± 1.93", "1"] for j in range(20)})
-    wide.insert(0, "topology", ["one-peer exponential", "ring"])
-    made = latex.snippet("a\nheading", wide)
+    wide = {f"column {j}": ["80.69 ± 1.93", "1"] for j in range(20)}
+    wide = {"topology": ["one-peer exponential", "ring"]} | wide
+    made = latex.snippet(table("a\nheading", wide))
     assert made.startswith("% a heading\n")
     blocks = made.count(r"\begin{tabular}{")
     assert 2 <= blocks <= 5 and made.count("ring & 1 &") == blocks
@@ -71,17 +85,17 @@ def test_a_wide_table_becomes_several_with_its_labels_repeated():
 
 def test_formulas_are_not_broken_into_lines():
     name = "n^3 rho^4/(1-rho)^2, n = 8"
-    made = latex.snippet("", pd.DataFrame({"topology": ["ring"], name: ["5"]}))
+    made = latex.snippet(table("", {"topology": ["ring"], name: ["5"]}))
     assert latex.FORMULAS["n^3 rho^4/(1-rho)^2"] in made and "n = 8" in made
 
 
 def test_every_table_has_a_snippet_of_its_own(tmp_path):
-    frame = pd.DataFrame({"a": ["1"]})
-    tables.write({"first": frame, "second": frame}, "", tmp_path, "title")
+    first, second = (table(heading, {"a": ["1"]}) for heading in ("first", "second"))
+    rendering.write(Tables(title="title", tables=(first, second)), tmp_path)
     whole = (tmp_path / "table.tex").read_text()
     parts = [(tmp_path / f"table_{k}.tex").read_text() for k in (1, 2)]
     assert all(part in whole and part.count(r"\toprule") == 1 for part in parts)
-    tables.write({"first": frame}, "", tmp_path, "title")
+    rendering.write(Tables(title="title", tables=(first,)), tmp_path)
     assert not list(tmp_path.glob("table_*.tex"))
 
 
@@ -105,8 +119,8 @@ def test_every_committed_table_compiles_and_fits_the_text(tmp_path):
 @needs_latex
 def test_any_text_compiles_and_comes_out_as_it_went_in(tmp_path):
     cells = [NASTY, "[bracket", "*star", "", string.punctuation]
-    frame = pd.DataFrame({"[name": cells, NASTY: cells})
-    (tmp_path / "nasty.tex").write_text(latex.snippet("100 % of $ & \\ #", frame))
+    nasty = table("100 % of $ & \\ #", {"[name": cells, NASTY: cells})
+    (tmp_path / "nasty.tex").write_text(latex.snippet(nasty))
     log = compiled(r"\input{nasty}", tmp_path)
     assert "Missing character" not in log
     if shutil.which("pdftotext"):

@@ -4,6 +4,7 @@ The tests in a browser need Chromium, `apt-get install chromium`, or another one
 CHROMIUM. Where there is none they are skipped; with EXPOGRAPH_BROWSER=1 they fail instead.
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from expograph import cli
 from expograph.config import load
 from expograph.graphs.topology import names
 from expograph.report import page
@@ -22,8 +24,8 @@ from expograph.report.style import COLOURS
 from expograph.runs.runner import execute
 
 TINY = """
+# Run:  make reproduce-table TABLE=tiny
 name = "tiny"
-command = "make reproduce-table TABLE=tiny"
 [run]
 algorithm = "dsgd_atc"
 nodes = 4
@@ -45,25 +47,15 @@ title = "A tiny table"
 metrics = ["error_workers"]
 published = "elsewhere"
 """
-PAPER = TINY.replace('"tiny"', '"tiny_paper"\nscale = "paper"\nscale_of = "tiny"').replace(
+PAPER = TINY.replace('"tiny"', '"tiny_paper"').replace(
     "steps = 60", 'steps = 60\ndevice = "cuda"\nengine = "bluefog"'
 )
 PUBLISHED = """
-kind = "published"
 [elsewhere]
 caption = "what it is"
 source = "where it was read"
 [elsewhere.cells.ring]
 4 = "12.34"
-"""
-CLAIMS = """
-kind = "claims"
-[[claim]]
-id = "a-claim"
-statement = "A ring & a <one-peer> graph end alike."
-source = "here"
-check = "none"
-with = { config = "configs/tiny.toml" }
 """
 
 
@@ -77,7 +69,6 @@ def made(tmp_path_factory) -> Path:
         "tiny": TINY,
         "tiny_paper": PAPER,
         "published": PUBLISHED,
-        "claims": CLAIMS,
     }.items():
         (configs / f"{name}.toml").write_text(content)
     experiment = load(configs / "tiny.toml")
@@ -85,13 +76,21 @@ def made(tmp_path_factory) -> Path:
         execute(run, root)
     write_report(experiment, root, "tiny")
     keys = [run.key for run in experiment.runs]
-    part = {"claim": "a-claim", "verdict": "partly", "evidence": "1 < 2 & `make claims`"}
-    pd.DataFrame(
-        [
-            {**part, "part": "all", "holds": "yes", "runs": " ".join(keys[:3])},
-            {**part, "part": "none", "holds": "no", "runs": ""},
-        ]
-    ).to_csv(root / "claims.csv", index=False)
+    evidence = {"evidence": "1 < 2 & `make claims`"}
+    claim = {
+        "id": "a-claim",
+        "statement": "A ring & a <one-peer> graph end alike.",
+        "source": "here",
+        "check": "none",
+        "with": {},
+        "verdict": "partly",
+        "config": "configs/tiny.toml",
+        "parts": [
+            {**evidence, "id": "all", "text": "all", "holds": "yes", "runs": keys[:3]},
+            {**evidence, "id": "none", "text": "none", "holds": "no", "runs": []},
+        ],
+    }
+    (root / "claims.json").write_text(json.dumps({"claims": [claim], "made": {}}, indent=1))
     page.build(root, folder / "report", configs)
     return folder
 
@@ -201,6 +200,68 @@ def test_curves_of_single_seeds_are_kept_thinned(made):
     assert {"step", "error_workers", "consensus_distance"} <= set(seeds)
 
 
+def test_the_pages_are_made_of_data_not_of_renderings(made, copy):
+    for suffix in ("md", "tex"):
+        for path in (copy / "results").rglob(f"*.{suffix}"):
+            path.unlink()
+    assert not list((copy / "results").rglob("table*.[mt]*"))
+    page.build(copy / "results", copy / "report", copy / "configs")
+    for path in (made / "report").rglob("*.*"):
+        again = copy / "report" / path.relative_to(made / "report")
+        assert again.read_bytes() == path.read_bytes(), path.name
+
+
+OPTIONAL = """
+name = "optional"
+[run]
+algorithm = "dsgd_atc"
+topology = "ring"
+nodes = 2
+steps = 4
+lr = 0.1
+record_every = 2
+[run.problem]
+kind = "classification"
+dataset = "digits"
+model = "mlp"
+[[sweep]]
+problem = [
+    { %s },
+    { %s, partition = "dirichlet", alpha = 0.1 },
+    { %s, partition = "dirichlet", alpha = 9.0 },
+]
+seed = [0, 1]
+[table]
+title = "An optional key"
+column = "problem.alpha"
+""".replace("%s", 'kind = "classification", dataset = "digits", model = "mlp"')
+
+
+def test_a_key_that_some_runs_lack_is_none_on_every_page(tmp_path):
+    configs, root = tmp_path / "configs", tmp_path / "results"
+    configs.mkdir()
+    (configs / "optional.toml").write_text(OPTIONAL)
+    experiment = load(configs / "optional.toml")
+    for run in experiment.runs:
+        execute(run, root)
+    write_report(experiment, root, "optional")
+    page.build(root, tmp_path / "report", configs)
+    for name in ("optional.html", "optional-runs.html"):
+        text = (tmp_path / "report" / name).read_text()
+        assert not re.search(r"\bnan\b", text), name
+    shown = (tmp_path / "report" / "optional.html").read_text()
+    assert '<th scope="col">none</th><th scope="col">0.1</th><th scope="col">9.0</th>' in shown
+    assert '"labels":["0.1","9.0","none"]' in shown  # of the chart's list
+    assert "alpha none" in (tmp_path / "report" / "optional-runs.html").read_text()
+
+
+def test_without_configs_the_folder_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["report"]) == 2
+    assert capsys.readouterr().err.startswith("no configs/ here")
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_results_every_section_names_its_command(copy):
     shutil.rmtree(copy / "results")
     index = page.build(copy / "results", copy / "report", copy / "configs")
@@ -242,8 +303,8 @@ def test_a_folder_of_something_else_is_left_alone(copy):
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
-        ("tiny/table.csv", lambda text: text[:-30]),
-        ("tiny/table.csv", lambda text: "\n".join(text.splitlines()[:-2]) + "\n"),
+        ("tiny/table.json", lambda text: text[:-30]),
+        ("tiny/table.json", lambda text: text.replace('"mean"', '"mena"', 1)),
         ("tiny/runs.csv", lambda text: text[: len(text) // 2]),
         ("tiny/runs.csv", lambda text: "\n".join(text.splitlines()[:-1]) + "\n"),
         ("tiny/runs.csv", lambda text: text.replace("topology", "t")),
@@ -252,8 +313,8 @@ def test_a_folder_of_something_else_is_left_alone(copy):
         ("tiny/curves.csv", lambda text: text.replace(",60,", ",60,x", 1)),
         ("tiny/provenance.json", lambda text: text[:40]),
         ("tiny/seeds.csv", lambda text: text.replace("step", "k", 1)),
-        ("claims.csv", lambda text: text.replace("partly", "perhaps")),
-        ("claims.csv", lambda text: text.split("\n", 1)[1]),
+        ("claims.json", lambda text: text.replace('"partly"', '"perhaps"')),
+        ("claims.json", lambda text: text.split("\n", 1)[1]),
     ],
 )
 def test_damaged_results_are_one_line_and_the_old_report_stays(copy, file, damage):

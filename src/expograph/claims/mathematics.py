@@ -130,7 +130,7 @@ def uniform_sampling(root: Path, nodes: Drawn, steps: Draws) -> list[Part]:
     parts = []
     for n in nodes:
         tau = ceil_log2(n)
-        topology = build("one_peer_exponential_uniform", n, seed=0)
+        topology = build("one_peer_exponential(order=uniform)", n, seed=0)
         factors = np.array([np.abs(topology.at(k).eigenvalues()[1:]) ** 2 for k in range(steps)])
         worst = int(factors.mean(axis=0).argmax())
         found = mean_interval(factors[:, worst])

@@ -33,7 +33,7 @@ CONSENSUS = (
     "random_match",
     "static_exponential",
     "one_peer_exponential",
-    "one_peer_exponential_uniform",
+    "one_peer_exponential(order=uniform)",
 )
 ACCURACY = "test accuracy of the averaged model (%)"
 

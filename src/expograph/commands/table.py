@@ -91,8 +91,9 @@ class Source(NamedTuple):
     @property
     def remedy(self) -> str:
         """What makes the tables."""
-        path = self.experiment.path if self.experiment else "..."
-        return f"`expograph sweep {path}`"
+        if self.experiment is None:
+            return "which config it is of is not known"
+        return f"`expograph sweep {self.experiment.path}`"
 
 
 def source_of(name: str, arguments: argparse.Namespace) -> Source:

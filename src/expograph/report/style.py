@@ -18,8 +18,8 @@ COLOURS = {
     "random_match": "#f0c929",
     "static_exponential": "#0072b2",
     "one_peer_exponential": "#009e73",
-    "one_peer_exponential_permutation": "#5ec9a8",
-    "one_peer_exponential_uniform": "#b05f9a",
+    "one_peer_exponential(order=permutation)": "#5ec9a8",
+    "one_peer_exponential(order=uniform)": "#b05f9a",
     "one_peer_hypercube": "#7a4fa3",
 }
 OTHER = "#882255"  # a topology of the user's own
