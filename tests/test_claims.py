@@ -345,7 +345,7 @@ def test_iterations_are_compared_at_equal_n_and_by_exponent(monkeypatch):
         static_exponential=list(0.2 * n**3.0 / wobble),
         ring=list(n**4.0 * wobble),
     )
-    monkeypatch.setattr(iterations, "measured_transients", lambda root, config: (measured, ("k",)))
+    monkeypatch.setattr(evidence, "transients", lambda root, config: (measured, ("k",)))
     near = {"exponents": 0.5, "factor": 2.0}
     parts = iterations.same_iterations(ROOT, "", order=3.0, logarithms=2.0, **near)
     assert [p.holds for p in parts] == ["yes", "yes", "yes", "no"]
@@ -371,7 +371,7 @@ def test_iterations_that_no_run_was_long_enough_for_decide_nothing(monkeypatch):
         for t, steps in (("static_exponential", 1000), ("ring", 4000))
     ]
     measured = pd.DataFrame(rows)
-    monkeypatch.setattr(iterations, "measured_transients", lambda root, config: (measured, ("k",)))
+    monkeypatch.setattr(evidence, "transients", lambda root, config: (measured, ("k",)))
     part = iterations.fewer_iterations(ROOT, "")[0]
     assert part.holds == "undecided" and "> 1000 against > 4000" in part.evidence
 
@@ -379,7 +379,7 @@ def test_iterations_that_no_run_was_long_enough_for_decide_nothing(monkeypatch):
 def test_nothing_is_claimed_of_a_graph_without_an_upper_bound(monkeypatch):
     n = np.array([16, 32, 64, 128])
     measured = transients(random_match=list(n**3.0), ring=list(n**4.0))
-    monkeypatch.setattr(iterations, "measured_transients", lambda root, config: (measured, ()))
+    monkeypatch.setattr(evidence, "transients", lambda root, config: (measured, ()))
     order = iterations.theory.transient_order
     bounds = lambda name, n: None if name == "random_match" else order(name, n)  # noqa: E731
     monkeypatch.setattr(iterations.theory, "transient_order", bounds)

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from expograph.analysis.table_result import load
-from expograph.config import Run
-from expograph.config import load as load_config
+from expograph.config import Run, experiments
 from expograph.measure import agreement, communication, dry_run, ratios, smoke, speed
 from expograph.measure.communication_table import tables_of
 from expograph.report.communication_figure import step_times
@@ -118,9 +117,8 @@ def test_smoke_runs_are_three_steps_and_none_is_left_out():
     problems = {run.problem.kind for run in runs}
     expected = {
         run.problem.kind
-        for path in Path("configs").glob("*.toml")
-        if path.stem not in smoke.OTHERS
-        for run in load_config(path).runs
+        for experiment in experiments("configs")
+        for run in experiment.runs
         if run.engine == "embedded"
     }
     assert problems == expected

@@ -247,8 +247,8 @@ def test_table_1_is_made_from_its_committed_config():
     frame["status"] = "done"
     frame["bytes_sent_max"] = 8 * frame["problem.dim"] * frame["steps"]
     k = np.arange(0, 3001, 20)
-    curves = {key: pd.DataFrame({"step": k, "error_workers": 1 / (k + 1)}) for key in frame["key"]}
-    made = tables_of(experiment, frame, curves)
+    means = {"error_workers": BlockMeans.of(k, 1 / (k + 1), [])}
+    made = tables_of(experiment, frame, dict.fromkeys(frame["key"], means))
     assert [table.id for table in made.tables] == ["theory", "measured"]
     table = made["theory"]
     assert table.cell("1 - rho, n = 32", topology="static_exponential").mean == pytest.approx(1 / 3)

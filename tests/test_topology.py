@@ -130,7 +130,7 @@ def test_a_wrong_spelling_is_one_line(given, said):
     ("matrix", "needs", "said"),
     [
         ([[0.5, 0.4], [0.5, 0.5]], "row", "step 0: the weights that rank 0 takes in sum to 0.9"),
-        ([[0.5, 0.5], [0.4, 0.6]], "doubly", "rank 0 gives sum to 0.9"),
+        ([[0.5, 0.5], [0.4, 0.6]], "doubly", "rank 1 gives sum to 1.1"),
         ([[0.5, 0.5], [0.4, 0.6]], "column", "column stochastic"),
         ([[1.5, -0.5], [-0.5, 1.5]], "doubly", "negative"),
     ],
