@@ -12,11 +12,23 @@ ENGINE ?= embedded
 NP ?= 8
 RUN := $(VENV)/bin/python
 EXPOGRAPH := $(VENV)/bin/expograph
-# FORCE=1 does finished runs again, JOBS=2 sets the processes, TENSORBOARD=1 writes event files
-SWEEP = $(if $(FORCE),--force) $(if $(JOBS),--jobs $(JOBS)) $(if $(TENSORBOARD),--tensorboard)
+# FORCE=1 does finished runs again, JOBS=2 sets the processes, TENSORBOARD=1 writes event files,
+# KEEP_STALE=1 uses runs that other code made, CONTINUE=1 counts committed records as finished
+on = $(filter-out 0 no false,$(1))
+SWEEP = $(if $(call on,$(FORCE)),--force) $(if $(JOBS),--jobs $(JOBS)) \
+	$(if $(call on,$(TENSORBOARD)),--tensorboard) $(if $(call on,$(KEEP_STALE)),--keep-stale) \
+	$(if $(call on,$(CONTINUE)),--continue)
 CONFIGS = $(foreach t,$(TABLE),configs/$(if $(filter 1 2 3 4,$(t)),table)$(t)$(if $(filter paper,$(SCALE)),_paper).toml)
 EVERYTHING = $(foreach c,table1 table2 table3 table4 transients convex iid momentum,configs/$(c).toml)
 READY := $(VENV)/.installed
+# what a variable may be is checked before anything is installed or trained
+allowed = $(if $(filter-out $(2),$($(1))),$(error $(1)=$($(1)): one of $(2)))
+$(call allowed,SCALE,laptop paper)
+$(call allowed,ENGINE,embedded bluefog mpi horovod)
+$(foreach c,$(CONFIGS),$(if $(wildcard $(c)),,$(error TABLE=$(TABLE): there is no $(c))))
+ifneq ($(RATE),)
+$(if $(shell echo '$(RATE)' | grep -E '^[0-9]+(\.[0-9]+)?[kmg]bit$$'),,$(error RATE=$(RATE): a number and kbit, mbit or gbit, as in 100mbit))
+endif
 CLUSTER := $(VENV)/cluster.json
 # bfrun and mpirun of the environment come first
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
@@ -63,7 +75,8 @@ else
 endif
 
 # FIGURE=headline|spectral_gap|consensus_error|table1_curves|table2_curves|iid_curves|transients
-reproduce-figure: data ## train what one figure shows, and draw it: FIGURE=transients
+reproduce-figure: $(if $(FIGURE),data) ## train what one figure shows, and draw it: FIGURE=transients
+	$(if $(FIGURE),,$(error reproduce-figure: which? FIGURE=transients, headline, table1_curves, ...))
 	@config=$$($(EXPOGRAPH) figure --config $(FIGURE)) && \
 		{ [ -z "$$config" ] || $(EXPOGRAPH) sweep $$config $(SWEEP); } && \
 		$(EXPOGRAPH) figure $(FIGURE)
@@ -129,7 +142,8 @@ bench: $(READY) ## speed and memory of the engine, as ratios; writes results/ben
 	@$(RUN) scripts/bench.py
 
 clean-runs: ## forget the finished runs: the next reproduce-table trains again
-	@rm -rf results/runs results/*_custom results/tensorboard results/running
+	@rm -rf results/runs results/custom results/tensorboard results/running
+	@[ -z "$$EXPOGRAPH_RUNS" ] || echo "left alone: the runs in $$EXPOGRAPH_RUNS (EXPOGRAPH_RUNS)"
 
 clean: clean-runs ## remove runs, caches and the virtual environment; data/ and tables stay
 	@rm -rf $(VENV) .pytest_cache .hypothesis .ruff_cache src/*.egg-info

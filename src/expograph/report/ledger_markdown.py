@@ -28,7 +28,7 @@ def ledger_markdown(ledger: Ledger) -> str:
         for finding in ledger.claims
     ]
     made = ledger.made
-    lines = [*HEAD, _table(summary)]
+    lines = [*HEAD, markdown(pd.DataFrame(summary), made=["claim"]) + "\n"]
     for finding in ledger.claims:
         lines += _section(finding)
     lines.append(

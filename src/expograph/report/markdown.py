@@ -1,6 +1,7 @@
 """Tables in Markdown."""
 
 import re
+from collections.abc import Collection
 
 import pandas as pd
 
@@ -15,9 +16,14 @@ def escaped(text: object) -> str:
     return _MARKUP.sub(lambda found: "\\" + found[0], one_line(text))
 
 
-def markdown(frame: pd.DataFrame) -> str:
-    """A frame of text as a Markdown table, bars in it escaped."""
-    bare = frame.map(_in_a_row).rename(columns=_in_a_row)
+def markdown(frame: pd.DataFrame, made: Collection[str] = ()) -> str:
+    """A frame of text as a Markdown table, what would be markup or end a cell escaped.
+
+    Args:
+        made: columns that are Markdown already, such as links.
+    """
+    plain = frame.drop(columns=list(made)).map(_in_a_row)
+    bare = frame.assign(**plain).rename(columns=_in_a_row)
     return bare.to_markdown(index=False, disable_numparse=True)
 
 
