@@ -18,6 +18,7 @@ from expograph.algorithms import ALGORITHMS
 from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import Run
 from expograph.data import fashion_mnist
+from expograph.graphs.checks import check_schedule
 from expograph.graphs.forms import OnePeer
 from expograph.graphs.topology import Topology, build, hierarchical, names
 from expograph.problems import convex
@@ -110,7 +111,8 @@ def mismatch(job: MpiGroup, kind: str, local_size: str) -> None:
         return W
 
     custom = hierarchical(Topology("custom", good.n, 3, at), size)
-    engines.build("bluefog", custom, job)
+    engines.build("bluefog", custom, job)  # checks who sends to whom, all ranks together
+    check_schedule(custom)  # as training does, on each rank
 
 
 def alone(job: MpiGroup) -> None:

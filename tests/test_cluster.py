@@ -283,9 +283,9 @@ def test_a_rank_that_never_starts_is_named():
     ("kind", "local_size", "said"),
     [
         ("source", 1, "custom, step 2: rank 1 waits for rank 2, which sends to [6]"),
-        ("weights", 1, "custom, step 2: weights of rank 0 sum to 1.1"),
+        ("weights", 1, "custom, step 2: the weights that rank 0 takes in sum to 1.1"),
         ("source", 2, "custom, step 2: rank 0 sends to rank 2, which waits for nobody"),
-        ("weights", 2, "custom, step 2: weights of rank 0 sum to 1.1"),
+        ("weights", 2, "custom, step 2: the weights that rank 0 takes in sum to 1.1"),
     ],
 )
 def test_a_schedule_on_which_ranks_disagree_is_found_before_the_first_step(kind, local_size, said):

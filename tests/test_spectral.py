@@ -134,3 +134,32 @@ def test_closed_forms_of_ring_and_star(n):
 def test_a_million_ranks():
     W = build("static_exponential", 2**20).at(0)
     assert spectral.spectral_gap(W) == pytest.approx(2 / 21, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2048, 2053])  # a power of two, and a prime: the grid is a path
+def test_large_graphs_have_gaps_and_windows(n):
+    """Above DENSE_LIMIT, windows that average exactly among them: ARPACK fails on a zero matrix."""
+    # closed forms: products of paths, W = I - (Laplacian) / 5 inside
+    assert spectral.spectral_gap(build("star", n).at(0)) == pytest.approx(theory.star_gap(n))
+    assert 0 < spectral.spectral_gap(build("grid", n).at(0)) < 1e-3
+    assert spectral.spectral_gap(build("half_random", n, 1).at(0)) > 0.5
+    for name in ("one_peer_hypercube", "one_peer_exponential"):
+        topology = build(name, n)
+        exact = n == 2048
+        assert spectral.averages_exactly(topology, 0, topology.period) is exact
+        assert not spectral.averages_exactly(topology, 0, topology.period - 1)
+
+
+def test_the_gap_of_a_long_path_is_the_one_of_its_cosine():
+    """Metropolis weights of a path are 1/3 but at its ends, where they keep the rows' sums."""
+    n = 1531  # prime, above DENSE_LIMIT
+    W = build("grid", n).at(0)
+    expected = 2 / 3 * (1 - np.cos(np.pi / n))
+    assert spectral.spectral_gap(W) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", names())
+def test_symmetry_is_that_of_the_entries(name):
+    for n in (1, 2, 3, 4, 8, 9):
+        W = build(name, n, 1).at(1)
+        assert spectral.is_symmetric(W) == np.allclose(W.dense(), W.dense().T, rtol=0, atol=1e-12)

@@ -32,7 +32,7 @@ from expograph.graphs.spectral import (
     spectral_gap,
     window_of,
 )
-from expograph.graphs.topology import TOPOLOGIES, Topology, build, canonical, ceil_log2
+from expograph.graphs.topology import Topology, build, canonical, ceil_log2
 from expograph.names import parse
 
 WIDEST = 64  # ranks that a terminal has room for
@@ -54,7 +54,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.add_argument("action", choices=["list", "show"])
     parser.add_argument(
-        "name", nargs="?", choices=_Spellings(TOPOLOGIES), metavar="NAME", help="as in `list`"
+        "name",
+        nargs="?",
+        choices=_Spellings(topologies.names()),
+        metavar="NAME",
+        help="as in `list`",
     )
     parser.add_argument("--nodes", type=int, default=16, help="default: 16")
     parser.add_argument("--steps", type=int, help="steps shown (default: a period)")
@@ -164,7 +168,7 @@ def overview(listed: Sequence[Topology]) -> Table:
         table.add_column(heading, no_wrap=True)
     for topology in listed:
         period = "random" if topology.period is None else str(topology.period)
-        gap = f"{spectral_gap(topology.at(0)):.4f}" if topology.period == 1 else "time-varying"
+        gap = gap_in_words(topology) if topology.period == 1 else "time-varying"
         sent = in_words(messages(looked_at(topology)))
         steps = exact_after(topology)
         exact = f"not in {2 * rounds(topology)}" if topology.period is None else "never"
@@ -217,6 +221,12 @@ def looked_at(topology: Topology) -> list[Mixing]:
 def messages(window: Sequence[Mixing]) -> float:
     """Models that the busiest rank sends a step, mean over the window, as the engines count."""
     return float(np.mean([W.messages for W in window], axis=0).max())
+
+
+def gap_in_words(topology: Topology) -> str:
+    """1 - rho of a static graph, with digits that say something."""
+    gap = spectral_gap(topology.at(0))
+    return f"{gap:.4f}" if gap >= 1e-3 else f"{gap:.1e}"
 
 
 def in_words(number: float) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 from expograph.algorithms import Mix, Mixed
 from expograph.graphs.mixing import Mixing, bytes_sent
 from expograph.graphs.topology import Topology
+from expograph.memory import empty_like
 
 Apply = Callable[[Tensor], Tensor]  # x -> W x, in memory of its own; x is kept
 
@@ -77,7 +78,7 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
     if W.n == 1:
         return lambda x: x
     if W.is_exact_average:
-        return lambda x: x.mean(dim=0, keepdim=True).expand_as(x).contiguous()
+        return lambda x: empty_like(x).copy_(x.mean(dim=0, keepdim=True).expand_as(x))
     if W.local_size > 1:
         return _by_servers(W, like)
     if W.permutation:
@@ -85,7 +86,7 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
         if like.device.type == "cpu" and like.shape[1] >= ROWWISE_FROM:
             return _along_cycles(peer, weight)
         rows = torch.from_numpy(peer).to(like.device)
-        return lambda x: torch.lerp(x, x.index_select(0, rows), weight)
+        return _by_gathering(rows, weight)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         csr = torch.sparse_csr_tensor(
@@ -98,7 +99,7 @@ def prepare(W: Mixing, like: Tensor) -> Apply:
         )
 
     def product(x: Tensor) -> Tensor:
-        mixed = torch.empty_like(x)
+        mixed = empty_like(x)
         return torch.addmm(mixed, csr, x, beta=0, out=mixed)
 
     return product
@@ -114,6 +115,16 @@ def _by_servers(W: Mixing, like: Tensor) -> Apply:
         return apply(means).repeat_interleave(W.local_size, dim=0)
 
     return by_servers
+
+
+def _by_gathering(peer: Tensor, weight: float) -> Apply:
+    """W = (1 - weight) I + weight P, all rows at once."""
+
+    def apply(x: Tensor) -> Tensor:
+        heard = torch.index_select(x, 0, peer, out=empty_like(x))
+        return torch.lerp(x, heard, weight, out=heard)
+
+    return apply
 
 
 def _along_cycles(peer: np.ndarray, weight: float) -> Apply:
@@ -133,9 +144,10 @@ def _along_cycles(peer: np.ndarray, weight: float) -> Apply:
             pairs += pairwise([*cycle, cycle[0]])
 
     def apply(x: Tensor) -> Tensor:
-        mixed = torch.empty_like(x)
+        mixed = empty_like(x)
+        rows, results = x.unbind(0), mixed.unbind(0)
         for i, j in pairs:
-            torch.lerp(x[i], x[j], weight, out=mixed[i])
+            torch.lerp(rows[i], rows[j], weight, out=results[i])
         return mixed
 
     return apply
