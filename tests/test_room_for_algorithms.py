@@ -15,7 +15,8 @@ from torch import Tensor, zeros_like
 
 from expograph.algorithms import Algorithm
 from expograph.engines.embedded import Embedded
-from expograph.graphs.mixing import Circulant, Sparse
+from expograph.graphs.forms import Circulant
+from expograph.graphs.mixing import Sparse
 from expograph.graphs.topology import Topology, build
 from expograph.runs.train import train
 

@@ -15,9 +15,9 @@ import pytest
 from expograph import files
 from expograph.config import Run
 from expograph.runs import pool, results, store
+from expograph.runs.assemble import records_of
 from expograph.runs.pool import sweep
 from expograph.runs.runner import execute
-from expograph.runs.train import train
 
 
 def tiny(seed: int = 0, **changes) -> Run:
@@ -222,7 +222,7 @@ def test_leftovers_of_dead_writers_are_removed_and_others_kept(tmp_path):
 @pytest.mark.parametrize("topology", ["ring", "one_peer_exponential", "random_match"])
 @pytest.mark.parametrize("nodes", [1, 3, 5, 6, 7, 12])
 def test_any_number_of_nodes_trains(topology, nodes):
-    *_, last = train(tiny(topology=topology, nodes=nodes))
+    *_, last = records_of(tiny(topology=topology, nodes=nodes))
     assert last.step == 25 and np.isfinite(last.values["error_workers"])
 
 

@@ -9,7 +9,8 @@ from expograph import algorithms
 from expograph.algorithms import build as rule
 from expograph.config import Run
 from expograph.engines.embedded import Embedded
-from expograph.graphs.mixing import Circulant, Sparse
+from expograph.graphs.forms import Circulant
+from expograph.graphs.mixing import Sparse
 from expograph.graphs.topology import Topology, build
 from expograph.runs.assemble import assemble, records_of
 from expograph.runs.train import Diverged, train
