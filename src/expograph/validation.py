@@ -11,6 +11,12 @@ STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=Fals
 LONGEST = 60  # characters of a wrong value that a message repeats
 
 
+def first_mistake(error: ValidationError) -> str:
+    """`key.inner: what is wrong` of the first mistake, in a file that we wrote ourselves."""
+    first = error.errors()[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+
+
 def one_line(error: ValidationError, model: type[BaseModel]) -> str:
     """`key.inner: what is wrong, got value` of one mistake.
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from expograph.files import DamagedFile, replace_text
+from expograph.validation import first_mistake
 
 FILE = "table.json"
 
@@ -192,6 +193,4 @@ def load(folder: Path) -> Tables | None:
     except (OSError, UnicodeDecodeError) as e:
         raise TableError(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise TableError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
+        raise TableError(f"{path}: {first_mistake(e)}") from None

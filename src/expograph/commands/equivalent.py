@@ -28,6 +28,7 @@ from expograph.runs.equivalents import Check
 from expograph.runs.provenance import provenance
 from expograph.runs.reference import Difference, Measured, Reference
 from expograph.runs.selection import check_machine
+from expograph.validation import first_mistake
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -99,10 +100,8 @@ def comparison(older: list[Measured]) -> Iterator[tuple[str, bool]]:
     try:
         runs = [Run.model_validate(one.run) for one in older]
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise ConfigError(
-            f"a run of the file is none of this version: {where}: {first['msg']}"
+            f"a run of the file is none of this version: {first_mistake(e)}"
         ) from None
     for run, old, new in zip(runs, older, reference.measure_all(runs), strict=True):
         found = reference.compare(old, new)

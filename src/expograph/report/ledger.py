@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from expograph.report import reading
 from expograph.report.reading import Group, ReportError, Scale
+from expograph.validation import first_mistake
 
 FILE = "claims.json"
 Verdict = Literal["reproduced", "partly", "undecided", "not reproduced", "not measured"]
@@ -51,9 +52,7 @@ def ledger(root: Path, groups: list[Group]) -> list[dict[str, Any]]:
     try:
         claims = _Ledger.model_validate_json(text).claims
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ReportError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
+        raise ReportError(f"{path}: {first_mistake(e)}") from None
     homes: dict[str, list[Scale]] = {}
     for scale in (s for g in groups for s in g.scales if s.runs is not None):
         for key in scale.runs["key"]:

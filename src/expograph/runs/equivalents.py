@@ -18,6 +18,7 @@ from expograph.files import DamagedFile, replace_text
 from expograph.runs.fingerprint import fingerprint
 from expograph.runs.records import RunRecord
 from expograph.runs.store import ROOT, Finished
+from expograph.validation import first_mistake
 
 FILE = "equivalent.json"
 
@@ -58,9 +59,7 @@ def read(root: Path = ROOT) -> list[Check]:
     except OSError as e:
         raise DamagedFile(f"{path}: {e.strerror}") from None
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DamagedFile(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
+        raise DamagedFile(f"{path}: {first_mistake(e)}") from None
 
 
 def enter(check: Check, root: Path = ROOT) -> None:

@@ -25,6 +25,7 @@ from expograph.files import DamagedFile, replace_bytes
 from expograph.runs import store
 from expograph.runs.store import Finished
 from expograph.runs.thinning import BlockMeans, recorded_steps, thinned
+from expograph.validation import first_mistake
 
 FILE = "records.jsonl.gz"
 CURVES = ("accuracy_averaged", "map_50", "consensus_distance", "train_loss", "error_workers")
@@ -208,15 +209,10 @@ def read(path: Path) -> dict[str, RunRecord]:
             record = RunRecord.model_validate_json(line)
             key = Run.model_validate(record.run).key
         except ValidationError as e:
-            log.warning("%s: line %d is damaged and not used: %s", path, number, _first(e))
+            log.warning("%s: line %d is damaged and not used: %s", path, number, first_mistake(e))
             continue
         if record.key == key:
             found[key] = record
         else:
             log.warning("%s: line %d is not of the run it names; not used", path, number)
     return found
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

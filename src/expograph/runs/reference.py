@@ -25,6 +25,7 @@ from expograph.runs.cores import cores
 from expograph.runs.estimate import cost
 from expograph.runs.fingerprint import fingerprint, modules
 from expograph.runs.provenance import provenance
+from expograph.validation import first_mistake
 
 FOLDER = "equivalent"  # under the results
 STEPS, EARLY = 100, 10  # of a short run; where its parameters are compared
@@ -239,9 +240,7 @@ def read(path: Path) -> Reference:
     except OSError as e:
         raise DamagedFile(f"{path}: {e.strerror}") from None
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DamagedFile(f"{path}: {where + ': ' if where else ''}{first['msg']}") from None
+        raise DamagedFile(f"{path}: {first_mistake(e)}") from None
 
 
 def pairs(reference: Reference) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:

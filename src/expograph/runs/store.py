@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationEr
 from expograph.config import Run
 from expograph.files import remove_leftovers, replace_text, temporary
 from expograph.runs.thinning import recorded_steps
+from expograph.validation import first_mistake
 
 if TYPE_CHECKING:
     from expograph.runs.train import Record
@@ -175,9 +176,7 @@ def _load(key: str, place: Path, stamps: tuple[int, ...]) -> Finished | None:
         text = (place / "metrics.csv").read_bytes()
         wrong = _misfit(found, key, text)
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        wrong = f"run.json: {where + ': ' if where else ''}{first['msg']}"
+        wrong = f"run.json: {first_mistake(e)}"
     except OSError as e:
         wrong = f"{Path(e.filename or place).name}: {e.strerror}"
     if wrong:
