@@ -42,7 +42,7 @@ def small(tmp_path, monkeypatch):
     configs = tmp_path / "configs"
     configs.mkdir()
     (configs / "small.toml").write_text(CONFIG)
-    (configs / "published.toml").write_text("[numbers]\n")
+    (configs / "published.toml").write_text('kind = "published"\n')
     words = ["--configs", str(configs), "--results", str(tmp_path / "results")]
     assert cli.main(["equivalent", "record", *words]) == 0
     (path,) = (tmp_path / "results" / "equivalent").iterdir()
