@@ -19,6 +19,7 @@ from pathlib import Path
 from expograph.commands import train
 from expograph.config import ConfigError, load
 from expograph.engines import ENGINES
+from expograph.runs import store
 from expograph.runs.interrupt import interruptible
 from expograph.runs.mpi_job import launch, launcher
 
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if status := launch(command):
                     return status
     except KeyboardInterrupt:
+        store.discard_leftovers(arguments.results)
         print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)
         return 130
     return 0

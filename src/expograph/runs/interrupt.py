@@ -17,8 +17,11 @@ def interruptible() -> Iterator[None]:
     """
     before = {one: signal.getsignal(one) for one in SIGNALS}
     ours = [one for one in SIGNALS if before[one] is not signal.SIG_IGN]
+    interrupted = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
         for one in ours:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
@@ -27,8 +30,7 @@ def interruptible() -> Iterator[None]:
         signal.signal(one, interrupt)
     try:
         yield
-    except KeyboardInterrupt:
-        raise  # this process ends: what else comes stays ignored
-    else:
-        for one in ours:
-            signal.signal(one, before[one])
+    finally:
+        if not interrupted:  # else this process ends, and what comes stays ignored
+            for one in ours:
+                signal.signal(one, before[one])

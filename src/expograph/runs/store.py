@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 ROOT = Path("results")
 RUNS = "EXPOGRAPH_RUNS"  # environment: the folder of the runs
-BYTES_A_RECORD = 200  # of metrics.csv and more; so much is reserved before the training
+BYTES_A_RECORD = 200  # of metrics.csv and more; so much is reserved before the training,
+MOST_RESERVED = 16 * 2**20  # or so many bytes if that is less
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +104,8 @@ def reserved(run: Run, root: Path = ROOT) -> Iterator[Path]:
     shutil.rmtree(place, ignore_errors=True)
     try:
         place.mkdir(parents=True)
-        records = len(recorded_steps(run.steps, run.record_every))
-        (place / "metrics.csv").write_bytes(bytes(4096 + BYTES_A_RECORD * records))
+        size = 4096 + BYTES_A_RECORD * (run.steps // run.record_every + 2)
+        (place / "metrics.csv").write_bytes(bytes(min(size, MOST_RESERVED)))
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)

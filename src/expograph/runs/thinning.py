@@ -10,7 +10,7 @@ BLOCKS_A_DECADE = 24  # steps grow by a tenth from block to block
 
 def recorded_steps(steps: int, record_every: int) -> np.ndarray:
     """The steps at which a run of `steps` steps leaves a record: 0, record_every, ..., steps."""
-    return np.unique([*range(0, steps, record_every), steps])
+    return np.append(np.arange(0, steps, record_every), steps)
 
 
 def thinned(steps: Sequence[int] | np.ndarray, points: int) -> np.ndarray:
