@@ -35,7 +35,7 @@ def train(
     terminal = False if launched() else None
     console = _Console(quiet=not speaks, force_terminal=terminal, markup=False)
     try:
-        return _train(experiments, overrides, arguments, console)
+        return _train(experiments, overrides, arguments, speaks, console)
     except MENDABLE:
         if speaks:
             raise  # the command line says it
@@ -46,13 +46,14 @@ def _train(
     experiments: Sequence[Experiment],
     overrides: Sequence[str],
     arguments: argparse.Namespace,
+    speaks: bool,
     console: Console,
 ) -> int:
     paths = [str(experiment.path) for experiment in experiments]
     names = [name_of_results(experiment, overrides) for experiment in experiments]
     runs = list({run.key: run for e in experiments for run in e.runs}.values())
     runs = for_this_job(runs, console)
-    if not console.quiet:
+    if speaks:
         store.check_writable(arguments.results, [arguments.results / name for name in names])
     console.print(f"{len(runs)} runs of {', '.join(paths)}")
     order = Order(
@@ -64,7 +65,7 @@ def _train(
     )
     ranked = runs[0].engine != "embedded"
     outcome = (run_in_job if ranked else run_here)(runs, order, console)
-    if console.quiet:
+    if not speaks:
         return 0
     console.print(outcome.describe())
     for failed, cause in outcome.failed:
