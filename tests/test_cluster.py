@@ -175,8 +175,10 @@ def test_a_config_with_servers_runs_as_a_job_of_all_ranks(config, tmp_path, engi
     done = launch(4, *TRAIN, *words, f"engine={engine}")
     assert done.returncode == 0, done.stderr
     subprocess.run([*TRAIN, *words, "--jobs", "1"], cwd=ROOT, check=True, capture_output=True)
-    ours = pd.read_csv(tmp_path / f"pair_{engine}_custom" / "runs.csv")
-    theirs = pd.read_csv(tmp_path / "pair_custom" / "runs.csv")
+    variation = "local_size=2,nodes=2,problem.model=linear"
+    folder = tmp_path / "custom" / "pair"
+    ours = pd.read_csv(folder / f"engine={engine},{variation}" / "runs.csv")
+    theirs = pd.read_csv(folder / variation / "runs.csv")
     for column in ("consensus_distance", "train_loss", "bytes_sent_max", "bytes_sent_mean"):
         assert len(ours) == 3 and ours[column].tolist() == pytest.approx(
             theirs[column].tolist(), rel=1e-5, abs=1e-9
