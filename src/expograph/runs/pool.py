@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,7 @@ def _receive(pipe: Connection) -> tuple[str, Any] | None:
 @contextmanager
 def _interrupts_are_ours() -> Iterator[None]:
     """A process started here does not see Ctrl-C: it is ended by this one."""
+    resource_tracker.ensure_running()  # started with the first process, it would unblock signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
