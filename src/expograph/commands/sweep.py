@@ -51,8 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.hostfile and not arguments.hostfile.is_file():
         raise ConfigError(f"--hostfile {arguments.hostfile}: no such file")
     paths = train.paths_of(arguments)
-    if not paths:
-        raise ConfigError(f"{arguments.words[0]}: expected a config file, as configs/table2.toml")
     overrides = [w for w in arguments.words if w not in paths] + [f"engine={arguments.engine}"]
     if arguments.engine == "horovod":  # it has no other
         overrides += ["algorithm=psgd", "topology=fully_connected"]
@@ -60,17 +58,17 @@ def run(arguments: argparse.Namespace) -> int:
         for path in compared:
             print(f"left out, needs more than parallel SGD: {path}", flush=True)
         paths = [path for path in paths if path not in compared]
-        if not paths:
+        if compared and not paths:
             raise ConfigError("--engine horovod: it has parallel SGD only, no config is left")
-    train.experiments_of(arguments, overrides)
-    counts = {run.ranks for path in paths for run in load(path, overrides).runs}
+    given = zip(train.paths_of(arguments), train.experiments_of(arguments, overrides), strict=True)
+    counts = {run.ranks for path, experiment in given if path in paths for run in experiment.runs}
     jobs = sorted(n for n in counts if n <= arguments.np)
     if not jobs:
         raise ConfigError(f"--np {arguments.np}: the smallest run has {min(counts)} ranks")
     if left := sorted(counts - set(jobs)):
         print(f"left out, more than {arguments.np} ranks: runs of {left}", flush=True)
     kept = ["--results", str(arguments.results)]
-    kept += [word for word, given in FLAGS.items() if getattr(arguments, given)]
+    kept += [word for word, name in FLAGS.items() if getattr(arguments, name)]
     try:
         with interruptible():
             for n in jobs:
