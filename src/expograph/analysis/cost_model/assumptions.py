@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, ValidationError
 
+from expograph.analysis.published import Published
 from expograph.config import ConfigError, published_numbers, read_toml
 from expograph.validation import STRICT, one_line
 
@@ -97,15 +98,16 @@ def published_hours(path: Path, name: str) -> PublishedHours:
     """A table of published.toml beside the config `path`.
 
     Raises:
-        ConfigError: if it has no such table.
+        ConfigError: if it has no such table, or a cell of it is no number.
     """
     numbers = published_numbers(path)
-    table = read_toml(numbers, kind="published").get(name)
-    if table is None:
-        raise ConfigError(f"{path}: published.table: {numbers} has no table {name!r}")
+    try:
+        table = Published(name, numbers)
+    except KeyError:
+        raise ConfigError(f"{path}: published.table: {numbers} has no table {name!r}") from None
     hours = {
-        (topology, int(nodes)): float(value)
-        for topology, cells in table["cells"].items()
+        (topology, int(nodes)): value
+        for topology, cells in table.cells.items()
         for nodes, value in cells.items()
     }
-    return PublishedHours(caption=table["caption"], source=table["source"], hours=hours)
+    return PublishedHours(caption=table.caption, source=table.source, hours=hours)
