@@ -1,6 +1,7 @@
-"""What pydantic found wrong, as one line for whoever wrote the file."""
+"""Files read into pydantic models; what is wrong, as one line for whoever wrote the file."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -9,12 +10,29 @@ from expograph.names import closest
 # frozen, no unknown keys, no silent conversions ("1e-3" is not a number, true is not 1), finite
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 LONGEST = 60  # characters of a wrong value that a message repeats
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def first_mistake(error: ValidationError) -> str:
     """`key.inner: what is wrong` of the first mistake, in a file that we wrote ourselves."""
     first = error.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+
+
+def read_json(path: Path, model: type[Model], error: type[ValueError]) -> Model | None:
+    """A JSON file that we wrote ourselves; None if there is none.
+
+    Raises:
+        error: one line naming the file, if it is damaged or of another form.
+    """
+    try:
+        return model.model_validate_json(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as e:
+        raise error(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
+    except ValidationError as e:
+        raise error(f"{path}: {first_mistake(e)}") from None
 
 
 def one_line(error: ValidationError, model: type[BaseModel]) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from expograph.files import DamagedFile, replace_text
-from expograph.validation import first_mistake
+from expograph.validation import read_json
 
 FILE = "table.json"
 
@@ -185,12 +185,4 @@ def load(folder: Path) -> Tables | None:
     Raises:
         TableError: if the file is damaged or of another form.
     """
-    path = folder / FILE
-    try:
-        return Tables.model_validate_json(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, UnicodeDecodeError) as e:
-        raise TableError(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
-    except ValidationError as e:
-        raise TableError(f"{path}: {first_mistake(e)}") from None
+    return read_json(folder / FILE, Tables, TableError)

@@ -21,7 +21,7 @@ from expograph.claims.outcome import Claim, Finding, NotMeasured, Part
 from expograph.config import ConfigError, read_toml
 from expograph.files import DamagedFile, replace_text
 from expograph.names import known
-from expograph.validation import one_line
+from expograph.validation import one_line, read_json
 
 FILE = "claims.json"
 CHECKS: dict[str, Check] = {
@@ -155,12 +155,4 @@ def load(root: Path) -> Ledger | None:
     Raises:
         LedgerError: if the file is damaged or of another form.
     """
-    path = root / FILE
-    try:
-        return Ledger.model_validate_json(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, UnicodeDecodeError) as e:
-        raise LedgerError(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
-    except ValidationError as e:
-        raise LedgerError(f"{path}: {one_line(e, Ledger)}") from None
+    return read_json(root / FILE, Ledger, LedgerError)

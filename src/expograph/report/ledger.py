@@ -1,42 +1,11 @@
 """The ledger of claims, for its page: claims.json with links to the runs behind it."""
 
-from collections import Counter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from expograph.report import reading
+from expograph.claims.ledger import LedgerError, load
+from expograph.claims.outcome import Finding
 from expograph.report.reading import Group, ReportError, Scale
-from expograph.validation import first_mistake
-
-FILE = "claims.json"
-Verdict = Literal["reproduced", "partly", "undecided", "not reproduced", "not measured"]
-VERDICTS = get_args(Verdict)
-
-
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class _Part(_Data):
-    text: str
-    holds: str
-    evidence: str
-    runs: tuple[str, ...] = ()
-
-
-class _Claim(_Data):
-    id: str
-    statement: str
-    source: str
-    verdict: Verdict
-    config: str | None = None
-    parts: tuple[_Part, ...]
-
-
-class _Ledger(_Data):
-    claims: tuple[_Claim, ...]
 
 
 def ledger(root: Path, groups: list[Group]) -> list[dict[str, Any]]:
@@ -45,14 +14,11 @@ def ledger(root: Path, groups: list[Group]) -> list[dict[str, Any]]:
     Raises:
         ReportError: claims.json is damaged; one line.
     """
-    path = root / FILE
-    text = reading.text(path)
-    if text is None:
-        return []
     try:
-        claims = _Ledger.model_validate_json(text).claims
-    except ValidationError as e:
-        raise ReportError(f"{path}: {first_mistake(e)}") from None
+        kept = load(root)
+    except LedgerError as e:
+        raise ReportError(str(e)) from None
+    claims = kept.claims if kept else ()
     homes: dict[str, list[Scale]] = {}
     for scale in (s for g in groups for s in g.scales if s.runs is not None):
         for key in scale.runs["key"]:
@@ -60,17 +26,16 @@ def ledger(root: Path, groups: list[Group]) -> list[dict[str, Any]]:
     return [_entry(claim, homes) for claim in claims]
 
 
-def _entry(claim: _Claim, homes: dict[str, list[Scale]]) -> dict[str, Any]:
+def _entry(claim: Finding, homes: dict[str, list[Scale]]) -> dict[str, Any]:
     """What the templates want of a claim."""
-    counts = Counter(part.holds for part in claim.parts)
     keys = list(dict.fromkeys(key for part in claim.parts for key in part.runs))
     return {
         "id": claim.id,
         "statement": claim.statement,
         "source": claim.source,
         "verdict": claim.verdict,
-        "counts": ", ".join(f"{count} {holds}" for holds, count in counts.most_common()),
-        "parts": [part.model_dump() for part in claim.parts],
+        "counts": claim.counts,
+        "parts": claim.parts,
         "runs": _rests_on(keys, homes, claim.config),
     }
 

@@ -20,12 +20,13 @@ from markupsafe import Markup, escape
 
 from expograph.analysis.published import published_of, published_table
 from expograph.analysis.written import UNAVAILABLE, name_of
+from expograph.claims.outcome import VERDICTS
 from expograph.graphs.theory import RATES
 from expograph.graphs.topology import explained, is_random, names
 from expograph.report import charts, graphs, panels, reading
 from expograph.report.grids import grid, of_text, run_links
 from expograph.report.layout import visible
-from expograph.report.ledger import VERDICTS, ledger
+from expograph.report.ledger import ledger
 from expograph.report.origins import origins
 from expograph.report.reading import Group, ReportError, Scale
 from expograph.report.style import COLOURS

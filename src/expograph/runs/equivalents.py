@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from expograph.config import Run
 from expograph.files import DamagedFile, replace_text
 from expograph.runs.fingerprint import fingerprint
 from expograph.runs.records import RunRecord
 from expograph.runs.store import ROOT, Finished
-from expograph.validation import first_mistake
+from expograph.validation import read_json
 
 FILE = "equivalent.json"
 
@@ -51,15 +51,8 @@ def read(root: Path = ROOT) -> list[Check]:
     Raises:
         DamagedFile: one line naming the file, if it is damaged.
     """
-    path = root / FILE
-    try:
-        return _File.model_validate_json(path.read_bytes()).checks
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as e:
-        raise DamagedFile(f"{path}: {e.strerror}") from None
-    except ValidationError as e:
-        raise DamagedFile(f"{path}: {first_mistake(e)}") from None
+    found = read_json(root / FILE, _File, DamagedFile)
+    return found.checks if found else []
 
 
 def enter(check: Check, root: Path = ROOT) -> None:
