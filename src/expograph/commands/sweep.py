@@ -19,7 +19,6 @@ from pathlib import Path
 from expograph.commands import train
 from expograph.config import ConfigError, load
 from expograph.engines import ENGINES
-from expograph.runs import store
 from expograph.runs.interrupt import interruptible
 from expograph.runs.mpi_job import launch, launcher
 
@@ -76,9 +75,17 @@ def run(arguments: argparse.Namespace) -> int:
                 command += [sys.executable, "-m", "expograph", "train", *paths, *overrides, *kept]
                 print(shlex.join(command), flush=True)
                 if status := launch(command):
+                    discard_leftovers(arguments.results)
                     return status
     except KeyboardInterrupt:
-        store.discard_leftovers(arguments.results)
+        discard_leftovers(arguments.results)
         print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)
         return 130
     return 0
+
+
+def discard_leftovers(results: Path) -> None:
+    """Remove what ranks that were killed have left in the folder of runs."""
+    from expograph.runs import store  # with pandas, which a mistake in a config is not to wait for
+
+    store.discard_leftovers(results)
