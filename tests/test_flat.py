@@ -9,6 +9,7 @@ import torchvision
 from torch import nn
 
 from expograph.networks import build
+from expograph.networks import flat as flat_module
 from expograph.networks.flat import FlatModel
 
 SMALL = ("linear", "mlp", "cnn", "resnet8_bn", "resnet8_gn")
@@ -232,3 +233,35 @@ def test_any_loss_of_one_worker():
     wanted.backward()
     torch.testing.assert_close(loss, wanted.detach())
     torch.testing.assert_close(gradient, flat(p.grad for p in module.parameters()))
+
+
+@pytest.mark.parametrize("threads, parts", [(1, 3), (2, 2)])
+def test_blocks_of_workers_follow_from_the_threads_and_change_no_worker(
+    monkeypatch, threads, parts
+):
+    monkeypatch.setitem(flat_module.BLOCK, "convolution", 2)
+    model, before = FlatModel(build("resnet8_bn", (9, 9, 1), 4).double()), torch.get_num_threads()
+    x, buffers = (t.repeat(5, 1) for t in model.initial())
+    x = x + 0.05 * torch.randn_like(x)
+    images, labels = torch.randn(5, 3, 9, 9, 1).double(), torch.randint(4, (5, 3))
+    try:
+        torch.set_num_threads(threads)
+        assert model._blocks(x) == parts
+        found = model.loss_and_gradient(x, buffers, images, labels)
+        again = model.loss_and_gradient(x, buffers, images, labels)
+    finally:
+        torch.set_num_threads(before)
+    whole = model._of_block(x, buffers, images, labels)
+    for one, same, expected in zip(found, again, whole, strict=True):
+        assert torch.equal(one, same)
+        torch.testing.assert_close(one, expected)
+
+
+@pytest.mark.parametrize("name", [*SMALL, "resnet20"])
+def test_models_that_see_the_same_images_are_evaluated_together(name):
+    model = FlatModel(build(name, (16, 16, 3), 5))
+    x, buffers = (t.repeat(3, 1) for t in model.initial())
+    x, images = x + 0.05 * torch.randn_like(x), torch.randn(4, 16, 16, 3)
+    found = model.predict_all(x, buffers, images)
+    expected = [model.predict(*one, images) for one in zip(x, buffers, strict=True)]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-4, atol=1e-5)

@@ -4,16 +4,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.func import vmap
+from torch.func import functional_call
 
 from expograph.networks import MODELS, build
 from expograph.networks.small import (
-    BatchLast,
     BatchNorm,
+    Beside,
     Classifier,
     Conv2d,
     GroupNorm,
-    Patches,
 )
 
 GEOMETRIES = [  # (kernel, stride, padding, height, width), what divides evenly and what does not
@@ -31,69 +30,51 @@ GEOMETRIES = [  # (kernel, stride, padding, height, width), what divides evenly 
 ]
 
 
-def batch_last(images):
-    """(B, C, H, W) -> (C, H, W, B)."""
-    return images.permute(1, 2, 3, 0)
+N = 3  # workers
 
 
-def batch_first(images):
-    """(C, H, W, B) -> (B, C, H, W)."""
-    return images.permute(3, 0, 1, 2)
+def beside(images):
+    """(n, B, C, H, W) -> (B, n C, H, W), channels_last: how the layers have them."""
+    return images.movedim(0, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last)
 
 
-def test_a_patch_holds_the_pixels_under_the_kernel():
-    images = torch.arange(12.0).reshape(1, 3, 4, 1)
-    patches = Patches.apply(images, 3, 2, 1)
-    assert patches.shape == (1, 3, 3, 2, 2, 1)
-    corner = torch.tensor([[0.0, 0, 0], [0, 0, 1], [0, 4, 5]])
-    assert torch.equal(patches[0, :, :, 0, 0, 0], corner)
-    inner = torch.tensor([[5.0, 6, 7], [9, 10, 11], [0, 0, 0]])
-    assert torch.equal(patches[0, :, :, 1, 1, 0], inner)
+def apart(images):
+    """(B, n C, H, W) -> (n, B, C, H, W)."""
+    return images.unflatten(1, (N, -1)).movedim(1, 0)
 
 
-@pytest.mark.parametrize("kernel, stride, padding, height, width", GEOMETRIES)
-def test_patches_have_the_derivatives_that_finite_differences_give(
-    kernel, stride, padding, height, width
-):
-    images = torch.randn(2, height, width, 2, dtype=torch.float64, requires_grad=True)
+def random(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
-    def patches(x):
-        return Patches.apply(x, kernel, stride, padding)
 
-    assert torch.autograd.gradcheck(patches, images, fast_mode=True)
-    assert torch.autograd.gradgradcheck(patches, images, fast_mode=True)
+def assert_equal_with_derivatives(found, expected, leaves):
+    torch.testing.assert_close(found, expected)
+    direction = torch.randn_like(expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, leaves, direction),
+        torch.autograd.grad(expected, leaves, direction),
+    )
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kernel, stride, padding, height, width", GEOMETRIES)
-def test_convolution_equals_torch(kernel, stride, padding, height, width, bias):
-    layer = Conv2d(3, 4, kernel, stride, padding, bias=bias).double()
-    if bias:
-        nn.init.normal_(layer.bias)
-    images = torch.randn(5, 3, height, width, dtype=torch.float64, requires_grad=True)
-    ours = batch_first(layer(batch_last(images)))
-    theirs = F.conv2d(images, layer.weight, layer.bias, stride, padding)
-    torch.testing.assert_close(ours, theirs)
-    leaves = [images, *layer.parameters()]
-    direction = torch.randn_like(theirs)
-    torch.testing.assert_close(
-        torch.autograd.grad(ours, leaves, direction),
-        torch.autograd.grad(theirs, leaves, direction),
-    )
+def test_convolution_equals_torchs_for_each_worker(kernel, stride, padding, height, width, bias):
+    layer = Conv2d(3, 4, kernel, stride, padding, bias=bias)
+    images, weight = random(N, 5, 3, height, width), random(N, 4, 3, kernel, kernel)
+    biases = random(N, 4) if bias else [None] * N
+    given = {"weight": weight} | ({"bias": biases} if bias else {})
+    found = apart(functional_call(layer, given, (beside(images),)))
+    each = zip(images, weight, biases, strict=True)
+    expected = torch.stack([F.conv2d(*one, stride, padding) for one in each])
+    assert_equal_with_derivatives(found, expected, [images, *given.values()])
 
 
-def test_convolution_of_stacked_workers_equals_a_loop_over_them():
-    images = torch.randn(3, 2, 7, 6, 4, dtype=torch.float64)  # (n, C, H, W, B)
-    weight = torch.randn(3, 5, 2, 3, 3, dtype=torch.float64)
-    layer = Conv2d(2, 5, 3, 2, 1).double()
-
-    def loss(weight, images):
-        return torch.func.functional_call(layer, {"weight": weight}, (images,)).square().sum()
-
-    found = vmap(torch.func.grad(loss, argnums=(0, 1)))(weight, images)
-    for i in range(3):
-        expected = torch.func.grad(loss, argnums=(0, 1))(weight[i], images[i])
-        torch.testing.assert_close(tuple(g[i] for g in found), expected)
+def test_models_that_see_the_same_images_share_them():
+    layer, images, weight = Conv2d(3, 4, 3, 2, 1), random(5, 3, 7, 8), random(N, 4, 3, 3, 3)
+    given = {"weight": weight, "bias": random(N, 4)}
+    found = apart(functional_call(layer, given, (images,)))
+    expected = [F.conv2d(images, w, b, 2, 1) for w, b in zip(*given.values(), strict=True)]
+    torch.testing.assert_close(found, torch.stack(expected))
 
 
 def test_convolution_weights_are_drawn_as_he_et_al_say():
@@ -103,58 +84,65 @@ def test_convolution_weights_are_drawn_as_he_et_al_say():
     assert not layer.bias.any()
 
 
-def test_batch_norm_equals_torch_over_several_steps():
-    ours, theirs = BatchNorm(3).double(), nn.BatchNorm2d(3).double()
-    for layer in (ours, theirs):
-        nn.init.uniform_(layer.weight, generator=torch.Generator().manual_seed(1))
-        nn.init.uniform_(layer.bias, generator=torch.Generator().manual_seed(2))
+def test_batch_norm_equals_torchs_for_each_worker_over_several_steps():
+    layer, theirs = BatchNorm(4), [nn.BatchNorm2d(4).double() for _ in range(N)]
+    weight, bias = random(N, 4), random(N, 4)
+    mean, variance = torch.zeros(N, 4).double(), torch.ones(N, 4).double()
+    given = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": variance}
     for _ in range(4):
-        images = torch.randn(5, 3, 4, 2, dtype=torch.float64) * 3 + 1
-        images.requires_grad_()
-        direction = torch.randn_like(images)
-        found, expected = batch_first(ours(batch_last(images))), theirs(images)
-        torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(
-            torch.autograd.grad(found, [images, *ours.parameters()], direction),
-            torch.autograd.grad(expected, [images, *theirs.parameters()], direction),
+        images = random(N, 5, 4, 3, 2) * 3 + 1
+        found = apart(functional_call(layer, given, (beside(images),)))
+        expected = torch.stack(
+            [
+                functional_call(one, {"weight": w, "bias": b}, (image,))
+                for one, w, b, image in zip(theirs, weight, bias, images, strict=True)
+            ]
         )
-        torch.testing.assert_close(dict(ours.named_buffers()), dict(theirs.named_buffers()))
-    ours.eval(), theirs.eval()
-    torch.testing.assert_close(batch_first(ours(batch_last(images))), theirs(images))
+        assert_equal_with_derivatives(found, expected, [images, weight, bias])
+        torch.testing.assert_close(mean, torch.stack([one.running_mean for one in theirs]))
+        torch.testing.assert_close(variance, torch.stack([one.running_var for one in theirs]))
 
 
 def test_batch_norm_statistics_by_hand():
-    layer, images = BatchNorm(2), torch.randn(2, 3, 4, 5)
-    normalised = layer(images).flatten(1)
+    layer, images = BatchNorm(2), torch.randn(5, 2, 3, 4)
+    rows = images.movedim(1, 0).flatten(1)
+    normalised = layer(images).movedim(1, 0).flatten(1)
     torch.testing.assert_close(normalised.mean(1), torch.zeros(2), atol=1e-6, rtol=0)
     torch.testing.assert_close(normalised.var(1, correction=0), torch.ones(2), atol=1e-4, rtol=0)
-    rows = images.flatten(1)
     torch.testing.assert_close(layer.running_mean, 0.1 * rows.mean(1))
     torch.testing.assert_close(layer.running_var, 0.9 + 0.1 * rows.var(1, correction=1))
 
 
 @pytest.mark.parametrize("groups, channels", [(1, 4), (2, 4), (4, 4), (4, 8)])
-def test_group_norm_equals_torch(groups, channels):
-    ours = GroupNorm(groups, channels).double()
-    nn.init.uniform_(ours.weight), nn.init.uniform_(ours.bias)
-    images = torch.randn(3, channels, 4, 5, dtype=torch.float64, requires_grad=True) * 2 + 1
-    found = batch_first(ours(batch_last(images)))
-    expected = F.group_norm(images, groups, ours.weight, ours.bias, ours.eps)
-    torch.testing.assert_close(found, expected)
-    leaves, direction = [images, *ours.parameters()], torch.randn_like(images)
-    torch.testing.assert_close(
-        torch.autograd.grad(found, leaves, direction),
-        torch.autograd.grad(expected, leaves, direction),
-    )
+def test_group_norm_equals_torchs_for_each_worker(groups, channels):
+    layer = GroupNorm(groups, channels)
+    images, weight, bias = random(N, 5, channels, 4, 3), random(N, channels), random(N, channels)
+    given = {"weight": weight, "bias": bias}
+    found = apart(functional_call(layer, given, (beside(images),)))
+    each = zip(images, weight, bias, strict=True)
+    expected = torch.stack([F.group_norm(i, groups, w, b, layer.eps) for i, w, b in each])
+    assert_equal_with_derivatives(found, expected, [images, weight, bias])
 
 
-def test_the_ends_only_move_axes():
-    images = torch.randn(5, 4, 3, 2)
-    assert torch.equal(BatchLast()(images), images.permute(3, 1, 2, 0))
-    layer = Classifier(24, 10)
-    features = torch.randn(5, 2, 4, 3)
-    expected = F.linear(features.flatten(1), layer.weight, layer.bias)
-    torch.testing.assert_close(layer(batch_last(features)), expected)
+def test_classifier_equals_torchs_for_each_worker_and_its_derivative_is_channels_last():
+    images, weight, bias = random(N, 5, 4, 3, 2), random(N, 7, 24), random(N, 7)
+    layer, given = Classifier(24, 7), {"weight": weight, "bias": bias}
+    given_images = beside(images)
+    found = functional_call(layer, given, (given_images,))
+    each = zip(images.flatten(2), weight, bias, strict=True)
+    expected = torch.stack([F.linear(*one) for one in each])
+    assert_equal_with_derivatives(found, expected, [images, weight, bias])
+    logits = functional_call(layer, given, (given_images,))
+    (gradient,) = torch.autograd.grad(logits.sum(), given_images)
+    assert gradient.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_images_of_workers_are_laid_beside_each_other_as_channels():
+    images = torch.randn(N, 5, 4, 3, 2)  # (n, B, H, W, C)
+    found = Beside()(images)
+    assert torch.equal(apart(found), images.movedim(-1, 2))
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(Beside()(images[0]), images[0].permute(0, 3, 1, 2))
 
 
 class Block(nn.Module):

@@ -1,12 +1,14 @@
 """Any `nn.Module` seen as functions of one flat parameter vector and one flat buffer vector.
 
 Decentralized SGD acts on vectors: n workers are the rows of an (n, d) tensor, and mixing them is
-a matrix product. `FlatModel` is the seam between that view and a network. All n gradients of a
-classifier come from one pass: `torch.func.vmap` runs the module once over the stacked workers.
-Networks that draw random numbers, or whose path depends on the data, run a worker at a time.
+a matrix product. `FlatModel` is the seam between that view and a network. The gradients of a
+classifier come from one pass for a block of workers: our own networks take all their models at
+once (`small.Stacked`), others are run so by `torch.func.vmap`. Networks that draw random numbers,
+or whose path depends on the data, run a worker at a time.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.dropout import _DropoutNd
+
+from expograph.memory import empty_like
+from expograph.networks.small import Stacked
+
+# Workers that a thread takes at once, measured on a CPU of 32 MiB L3 (docs/performance.md)
+BLOCK = {"convolution": 32, "linear": 128}
 
 
 class FlatModel:
@@ -61,7 +69,9 @@ class FlatModel:
             if value.dtype != dtype or not dtype.is_floating_point:
                 raise ValueError(f"{name} is of {value.dtype}, need one floating-point type")
 
-        self._module = module
+        self._module, self._stacked = module, isinstance(module, Stacked)
+        convolves = any(value.ndim == 4 for value in parameters.values())
+        self._block = BLOCK["convolution" if convolves else "linear"]
         self.shapes = [(name, tuple(value.shape)) for name, value in parameters.items()]
         self._buffer_shapes = [(name, tuple(value.shape)) for name, value in buffers.items()]
         self._sizes = [value.numel() for value in parameters.values()]
@@ -116,13 +126,37 @@ class FlatModel:
             )
             return torch.stack(losses), torch.stack(gradients), torch.stack(new)
         self._module.train()
+        number = self._blocks(x)
+        if number == 1:
+            return self._of_block(x, buffers, images, labels)
+        losses, new, gradients = [], [], empty_like(x)
+        arrays = (x, buffers, images, labels, gradients)
+        for *block, into in zip(*(array.tensor_split(number) for array in arrays), strict=True):
+            of_block, gradient, new_buffers = self._of_block(*block)
+            into.copy_(gradient)
+            losses.append(of_block)
+            new.append(new_buffers)
+        return torch.cat(losses), gradients, torch.cat(new)
+
+    def _blocks(self, x: Tensor) -> int:
+        """In how many parts the workers are taken: what passes between layers stays in the cache.
+
+        It follows from the network and the threads alone, so that runs repeat to the last bit.
+        """
+        if x.device.type != "cpu":
+            return 1
+        return math.ceil(len(x) / (self._block * torch.get_num_threads()))
+
+    def _of_block(
+        self, x: Tensor, buffers: Tensor, images: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`loss_and_gradient` of some of the workers, in one pass."""
         # One leaf, the flat tensor, of which parameters are views: autograd writes the flat
         # gradient itself. vmap outside autograd measures about a tenth faster than vmap(grad).
         x = x.detach().requires_grad_()
         with torch.enable_grad():
-            logits, new_buffers = vmap(self._forward)(
-                self._views(x), self._buffer_views(buffers), images
-            )  # (n, B, classes)
+            forward = self._forward if self._stacked else vmap(self._forward)
+            logits, new_buffers = forward(self._views(x), self._buffer_views(buffers), images)
             losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
             losses = losses.view(labels.shape).mean(1)
             # Rows meet nowhere, so the gradient of the sum is the stack of the gradients.
@@ -170,6 +204,12 @@ class FlatModel:
         self._module.eval()
         state = self._views(x) | self._buffer_views(buffers)
         return functional_call(self._module, state, inputs)
+
+    def predict_all(self, x: Tensor, buffers: Tensor, images: Tensor) -> Tensor:
+        """The logits (n, B, classes) of n models (n, d) with buffers (n, b) on the same images."""
+        if self._stacked:
+            return self.predict(x, buffers, images)
+        return torch.stack([self.predict(*one, images) for one in zip(x, buffers, strict=True)])
 
     def _forward(
         self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor

@@ -1,136 +1,47 @@
 """Small image networks, whose copies, one a worker, run fast side by side.
 
-They run under `torch.func.vmap`. Inside, the convolutional
-ones keep images *batch-last*, (C, H, W, B), and convolve by a matrix
-product with unrolled patches, because `vmap` turns `nn.Conv2d` into a grouped convolution, which
-is slow on a CPU. With the batch last, every copy that unrolls an image moves runs of at least B
-numbers, the patches need no transpose before the product, and batch norm reduces over
-contiguous rows.
+The models of n workers are one network n times as wide: images of all workers lie beside each
+other as channels, (B, n C, H, W) in torch's channels_last format, a convolution is one grouped
+convolution with a group a worker, a norm is one norm over n times as many channels. So are the
+derivatives, and one model is the case n = 1. On a CPU a group costs half of what a convolution of
+its own takes (measured, docs/performance.md).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 GROUPS = 4  # of the group norm; divides 16, 32 and 64 channels
 
 
-def _output_size(size: int, kernel: int, stride: int, padding: int) -> int:
-    """How many positions a kernel takes along an axis of `size` pixels."""
-    return (size + 2 * padding - kernel) // stride + 1
+class Stacked(nn.Sequential):
+    """Layers that take the models of n workers at once.
 
-
-def _overlap(size: int, kernel: int, stride: int, padding: int, tap: int) -> tuple[slice, slice]:
-    """Positions whose tap falls inside the image, and the pixels it falls on, along one axis."""
-    first = max(0, -((tap - padding) // stride))  # ceil((padding - tap) / stride)
-    last = (size - 1 + padding - tap) // stride
-    stop = max(first, min(_output_size(size, kernel, stride, padding), last + 1))
-    pixel = stride * first + tap - padding
-    return slice(first, stop), slice(pixel, pixel + stride * (stop - first), stride)
-
-
-def _windows(
-    height: int, width: int, kernel: int, stride: int, padding: int
-) -> Iterator[tuple[int, int, slice, slice, slice, slice]]:
-    """Per tap (i, j): output rows, output columns, image rows, image columns that correspond."""
-    for i in range(kernel):
-        rows, image_rows = _overlap(height, kernel, stride, padding, i)
-        for j in range(kernel):
-            columns, image_columns = _overlap(width, kernel, stride, padding, j)
-            yield i, j, rows, columns, image_rows, image_columns
-
-
-class Patches(torch.autograd.Function):
-    """Unrolls images into the patches that a convolution kernel sees (im2col), zero padded.
-
-        patches[..., i, j, r, c, b] = image[..., stride r + i - padding, stride c + j - padding, b]
-
-    `Patches.apply(images, kernel, stride, padding)` takes (..., H, W, B) to
-    (..., kernel, kernel, h, w, B); the leading axes are whatever the caller has, channels or
-    workers and channels, which is why its rule for vmap is itself. The derivative is `_Fold`.
+    Parameters and buffers of shape (n, ...), images (n, B, H, W, C) and logits (n, B, classes), or
+    all of them without n. Images (B, H, W, C) are seen by all models. `FlatModel` needs no `vmap`
+    then, whose wrapping takes longer than the arithmetic of small networks.
     """
 
-    @staticmethod
-    def forward(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-        *lead, height, width, batch = images.shape
-        h, w = (_output_size(size, kernel, stride, padding) for size in (height, width))
-        patches = images.new_empty(*lead, kernel, kernel, h, w, batch)
-        # Only the rim is zeroed: padding the image first would copy all of it once more.
-        for i, j, rows, columns, image_rows, image_columns in _windows(
-            height, width, kernel, stride, padding
-        ):
-            tap = patches[..., i, j, :, :, :]
-            if rows != slice(0, h):
-                tap[..., : rows.start, :, :] = 0
-                tap[..., rows.stop :, :, :] = 0
-            if columns != slice(0, w):
-                tap[..., : columns.start, :] = 0
-                tap[..., columns.stop :, :] = 0
-            tap[..., rows, columns, :] = images[..., image_rows, image_columns, :]
-        return patches
 
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        images, *geometry = inputs
-        ctx.geometry = (*images.shape[-3:-1], *geometry)
+class Beside(nn.Module):
+    """Images (n, B, H, W, C), or (B, H, W, C) of one worker -> (B, n C, H, W), channels_last."""
 
-    @staticmethod
-    def backward(ctx, grad: Tensor):
-        return _Fold.apply(grad, *ctx.geometry), None, None, None
-
-    @staticmethod
-    def vmap(info, in_dims, images: Tensor, *geometry: int):
-        return Patches.apply(images.movedim(in_dims[0], 0), *geometry), 0
-
-
-class _Fold(torch.autograd.Function):
-    """The transpose of `Patches` (col2im): adds every patch back where it was read."""
-
-    @staticmethod
-    def forward(
-        patches: Tensor, height: int, width: int, kernel: int, stride: int, padding: int
-    ) -> Tensor:
-        images = patches.new_zeros(*patches.shape[:-5], height, width, patches.shape[-1])
-        for i, j, rows, columns, image_rows, image_columns in _windows(
-            height, width, kernel, stride, padding
-        ):
-            images[..., image_rows, image_columns, :] += patches[..., i, j, rows, columns, :]
-        return images
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        ctx.geometry = inputs[3:]
-
-    @staticmethod
-    def backward(ctx, grad: Tensor):
-        return Patches.apply(grad, *ctx.geometry), None, None, None, None, None
-
-    @staticmethod
-    def vmap(info, in_dims, patches: Tensor, *geometry: int):
-        return _Fold.apply(patches.movedim(in_dims[0], 0), *geometry), 0
+    def forward(self, images: Tensor) -> Tensor:
+        if images.ndim == 5:
+            images = images.movedim(0, 3).flatten(3).contiguous()  # (B, H, W, n C)
+        return images.permute(0, 3, 1, 2)
 
 
 class Conv2d(nn.Conv2d):
-    """`nn.Conv2d` on batch-last images: (C, H, W, B) -> (O, h, w, B), as one matrix product.
+    """`nn.Conv2d` of images (B, n C, H, W), each worker's with its own (O, C, kernel, kernel).
 
-    Square kernel, equal stride and zero padding on both axes. The weight keeps torch's shape
-    (O, C, kernel, kernel); it is drawn normal with variance 2 / (C kernel^2), biases start at 0.
+    The weight is drawn normal with variance 2 / (C kernel^2), biases start at 0.
 
     Ref: He et al., ICCV 2015, arXiv:1502.01852, for the initialisation.
     """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        bias: bool = True,
-    ):
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
 
     def reset_parameters(self) -> None:
         nn.init.kaiming_normal_(self.weight, nonlinearity="relu")
@@ -138,17 +49,17 @@ class Conv2d(nn.Conv2d):
             nn.init.zeros_(self.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        if not self.training:  # one model and many images: torch's own kernel is faster
-            nchw = images.permute(3, 0, 1, 2)
-            return self._conv_forward(nchw, self.weight, self.bias).permute(1, 2, 3, 0)
-        patches = Patches.apply(images, self.kernel_size[0], self.stride[0], self.padding[0])
-        columns = patches.flatten(3).flatten(0, 2)  # (C kernel^2, h w B)
-        product = (self.weight.flatten(1) @ columns).unflatten(1, patches.shape[3:])
-        return product if self.bias is None else product + self.bias[:, None, None, None]
+        weight = self.weight.flatten(0, -4)  # (n O, C, kernel, kernel)
+        groups = images.shape[1] // self.in_channels  # one where all models see the same images
+        images = F.conv2d(images, weight, None, self.stride, self.padding, groups=groups)
+        if self.bias is None:
+            return images
+        # By itself: the convolution's own derivative by its bias takes as long as all others.
+        return images.add_(self.bias.flatten()[:, None, None])
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """`nn.BatchNorm2d` on batch-last images (C, H, W, B), with the same buffers and statistics.
+    """`nn.BatchNorm2d` of images (B, n C, H, W); statistics are a worker's own, as its channels.
 
     Normalises by the mean and the biased variance over batch and space; the running variance is
     the unbiased one; momentum 0.1, eps 1e-5.
@@ -157,47 +68,75 @@ class BatchNorm(nn.BatchNorm2d):
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        # One "image" of H W B pixels: over batch and space is over contiguous rows here.
-        if not self.training:  # as in Conv2d
-            return super().forward(images.permute(3, 0, 1, 2)).permute(1, 2, 3, 0)
-        return super().forward(images.flatten(1)[None, :, :, None]).view(images.shape)
+        return F.batch_norm(
+            images,
+            self.running_mean.flatten(),  # in training contiguous: what is new is written into it
+            self.running_var.flatten(),
+            self.weight.flatten(),
+            self.bias.flatten(),
+            self.training,
+            self.momentum,
+            self.eps,
+        )
 
 
 class GroupNorm(nn.GroupNorm):
-    """`nn.GroupNorm` on batch-last images (C, H, W, B); no batch statistics, no buffers.
+    """`nn.GroupNorm` of images (B, n C, H, W); no batch statistics, no buffers.
 
     Ref: Wu & He, ECCV 2018, arXiv:1803.08494.
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        if not self.training:  # as in Conv2d
-            return super().forward(images.permute(3, 0, 1, 2)).permute(1, 2, 3, 0)
-        channels, batch = images.shape[0], images.shape[-1]
-        groups = images.reshape(self.num_groups, -1, batch)  # (groups, C / groups H W, B)
-        centered = groups - groups.mean(1, keepdim=True)
-        scale = torch.rsqrt(centered.square().mean(1) + self.eps)  # (groups, B)
-        # Scale per channel before it meets the image: one pass over the image, not two.
-        scale = self.weight.view(self.num_groups, -1, 1) * scale[:, None]
-        scale = scale.reshape(channels, 1, 1, batch)
-        return centered.view(images.shape) * scale + self.bias[:, None, None, None]
+        weight, bias = self.weight.flatten(), self.bias.flatten()
+        groups = self.num_groups * (len(weight) // self.num_channels)
+        return F.group_norm(images, groups, weight, bias, self.eps)
 
 
-class BatchLast(nn.Module):
-    """NHWC images (B, H, W, C) -> batch-last (C, H, W, B)."""
+class Linear(nn.Linear):
+    """`nn.Linear` of features (n, B, F) or (B, F), each worker's with its own weight (out, F)."""
 
-    def forward(self, images: Tensor) -> Tensor:
-        batch_last = images.permute(3, 1, 2, 0)
-        return batch_last.contiguous() if self.training else batch_last
+    def forward(self, features: Tensor) -> Tensor:
+        # the weight first: its derivative is the fast one of the two products that it can be
+        return (self.weight @ features.mT).mT + self.bias[..., None, :]
 
 
 class Classifier(nn.Linear):
-    """`nn.Linear` on batch-last features (..., B), flattened: logits (B, classes).
+    """Logits (n, B, classes), or (B, classes) of one worker, of images (B, n C, H, W)."""
 
-    The product is taken feature-major, so that its gradient comes out batch-last too.
+    def forward(self, images: Tensor) -> Tensor:
+        if self.weight.ndim == 2:
+            return super().forward(images.flatten(1))
+        # The weight is turned to the order of the images, H W C: it is less than they are.
+        pixels = images.shape[2] * images.shape[3]
+        weight = self.weight.unflatten(-1, (-1, pixels)).mT.flatten(-2)  # (n, classes, H W C)
+        logits = weight @ _Apart.apply(images, len(weight)).mT
+        return logits.mT + self.bias[:, None]
+
+
+class _Apart(torch.autograd.Function):
+    """Images (B, n C, H, W) -> features (n, B, H W C); the derivative is channels_last again.
+
+    Left to autograd, it is not, and every layer before this one copies it.
     """
 
-    def forward(self, features: Tensor) -> Tensor:
-        return (self.weight @ features.flatten(0, -2)).mT + self.bias
+    @staticmethod
+    def forward(ctx, images: Tensor, workers: int) -> Tensor:
+        ctx.shape = images.shape
+        return _features(images, workers).flatten(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        batch, channels, height, width = ctx.shape
+        images = grad.new_empty(batch, height, width, channels).permute(0, 3, 1, 2)
+        features = _features(images, len(grad))
+        features.copy_(grad.reshape(features.shape))
+        return images, None
+
+
+def _features(images: Tensor, workers: int) -> Tensor:
+    """A view of images (B, n C, H, W): (n, B, H, W, C)."""
+    return images.unflatten(1, (workers, -1)).permute(1, 0, 3, 4, 2)
 
 
 class _Block(nn.Module):
@@ -211,27 +150,27 @@ class _Block(nn.Module):
         self, in_channels: int, out_channels: int, stride: int, norm: Callable[[int], nn.Module]
     ):
         super().__init__()
-        self.stride, self.extra = stride, out_channels - in_channels
+        self.stride, self.in_channels = stride, in_channels
         self.conv1 = Conv2d(in_channels, out_channels, 3, stride, 1, bias=False)
         self.norm1 = norm(out_channels)
         self.conv2 = Conv2d(out_channels, out_channels, 3, 1, 1, bias=False)
         self.norm2 = norm(out_channels)
 
     def forward(self, images: Tensor) -> Tensor:
-        residual = F.relu(self.norm1(self.conv1(images)))
+        residual = F.relu(self.norm1(self.conv1(images)), inplace=True)
         residual = self.norm2(self.conv2(residual))
-        shortcut = images[:, :: self.stride, :: self.stride]
-        if self.extra:
-            shortcut = F.pad(shortcut, (0, 0, 0, 0, 0, 0, 0, self.extra))
-        return F.relu(residual + shortcut, inplace=True)
+        workers = images.shape[1] // self.in_channels
+        shortcut = images[:, :, :: self.stride, :: self.stride].unflatten(1, (workers, -1))
+        residual.unflatten(1, (workers, -1))[:, :, : self.in_channels] += shortcut
+        return F.relu(residual, inplace=True)
 
 
-class _ResNet8(nn.Module):
+class _ResNet8(Stacked):
     """4x4 patches, three one-block stages of 16, 32, 64 channels (stride 1, 2, 2), linear."""
 
     def __init__(self, in_channels: int, num_classes: int, norm: Callable[[int], nn.Module]):
         super().__init__()
-        self.enter = BatchLast()
+        self.enter = Beside()
         self.stem = Conv2d(in_channels, 16, 4, 4, bias=False)  # 28x28 -> 7x7, for speed
         self.norm = norm(16)
         self.stages = nn.Sequential(
@@ -240,33 +179,33 @@ class _ResNet8(nn.Module):
         self.classifier = Classifier(64, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        features = F.relu(self.norm(self.stem(self.enter(images))))
-        return self.classifier(self.stages(features).mean((1, 2)))
+        features = F.relu(self.norm(self.stem(self.enter(images))), inplace=True)
+        return self.classifier(self.stages(features).mean((2, 3), keepdim=True))
 
 
 def linear(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     """Softmax regression."""
     height, width, channels = image_shape
-    return nn.Sequential(nn.Flatten(), nn.Linear(height * width * channels, num_classes))
+    return Stacked(nn.Flatten(-3), Linear(height * width * channels, num_classes))
 
 
 def mlp(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     """One hidden layer of 64 ReLUs."""
     height, width, channels = image_shape
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(height * width * channels, 64),
-        nn.ReLU(),
-        nn.Linear(64, num_classes),
+    return Stacked(
+        nn.Flatten(-3),
+        Linear(height * width * channels, 64),
+        nn.ReLU(inplace=True),
+        Linear(64, num_classes),
     )
 
 
 def cnn(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     """Two stride-2 3x3 convolutions of 16 and 32 channels with ReLU, one linear layer."""
     height, width, channels = image_shape
-    h, w = (_output_size(_output_size(size, 3, 2, 1), 3, 2, 1) for size in (height, width))
-    return nn.Sequential(
-        BatchLast(),
+    h, w = (-(-size // 4) for size in (height, width))  # halved twice, rounded up
+    return Stacked(
+        Beside(),
         Conv2d(channels, 16, 3, 2, 1),
         nn.ReLU(inplace=True),
         Conv2d(16, 32, 3, 2, 1),

@@ -1,6 +1,6 @@
 """Image classification with a neural network, the training images divided over the workers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from expograph.networks.flat import FlatModel
 from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
 
 TEST_CHUNK = 1000  # small test images a forward pass; any size gives the same counts
+TEST_MODELS = 8  # local models a forward pass, of an eighth as many images
 TEST_PIXELS = 2**23  # at most so many pixels a forward pass
 
 
@@ -101,8 +102,7 @@ class ImageClassification:
         measured = torch.tensor(parts, dtype=torch.float64)
         if not final:
             return measured
-        local = [self._test(*model, every)[0] for model in zip(x, buffers, strict=True)]
-        return torch.cat([measured, torch.tensor(local, dtype=torch.float64)[:, None]], dim=1)
+        return torch.cat([measured, self._correct(x, buffers)[:, None]], dim=1)
 
     def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
         """Test accuracies in per cent, each test image counted once.
@@ -137,15 +137,31 @@ class ImageClassification:
     def _test(self, x: Tensor, buffers: Tensor, samples: np.ndarray) -> tuple[int, float]:
         """Correct answers and summed cross-entropy of one model (d,) on some test images."""
         correct, loss = 0, 0.0
-        height, width, _ = self.images.shape
-        chunk = max(1, min(TEST_CHUNK, TEST_PIXELS // (height * width)))
-        for start in range(0, len(samples), chunk):
-            some = samples[start : start + chunk]
-            labels = self._test_labels[torch.from_numpy(some)].to(self.device)
-            logits = self.model.predict(x, buffers, self.images.test(some))
+        for some, labels in self._chunks(samples, TEST_CHUNK):
+            logits = self.model.predict(x, buffers, some)
             correct += int((logits.argmax(dim=1) == labels).sum())
             loss += float(cross_entropy(logits.double(), labels, reduction="sum"))
         return correct, loss
+
+    def _correct(self, x: Tensor, buffers: Tensor) -> Tensor:
+        """Correct answers of models (R, d) on all test images, (R,) float64."""
+        correct = torch.zeros(len(x), dtype=torch.float64)
+        blocks = [x.split(TEST_MODELS), buffers.split(TEST_MODELS), correct.split(TEST_MODELS)]
+        every = np.arange(len(self.dataset.test_labels))
+        for some, labels in self._chunks(every, TEST_CHUNK // TEST_MODELS):
+            for models, statistics, counts in zip(*blocks, strict=True):
+                logits = self.model.predict_all(models, statistics, some)
+                counts += (logits.argmax(dim=2) == labels).sum(dim=1).cpu()
+        return correct
+
+    def _chunks(self, samples: np.ndarray, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Test images and their labels, some at a time."""
+        height, width, _ = self.images.shape
+        chunk = max(1, min(most, TEST_PIXELS // (height * width)))
+        for start in range(0, len(samples), chunk):
+            some = samples[start : start + chunk]
+            labels = self._test_labels[torch.from_numpy(some)].to(self.device)
+            yield self.images.test(some), labels
 
 
 @lru_cache(maxsize=2)
