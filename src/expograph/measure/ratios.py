@@ -10,32 +10,56 @@ class Ratio(NamedTuple):
     """One measured ratio, or seconds or GiB where its name says so.
 
     Attributes:
+        group: of ratios that belong together.
         measured: of what.
-        value: the number.
+        value: the number, a median where there are rounds.
+        low, high: quartiles over the rounds; None for one measurement.
         target: what is promised of it, as in "<= 1.25"; "" if nothing.
     """
 
+    group: str
     measured: str
     value: float
-    target: str
+    low: float | None = None
+    high: float | None = None
+    target: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the value is what is promised; None without a promise."""
+        if not self.target:
+            return None
+        sign, bound = self.target.split()
+        return self.value <= float(bound) if sign in ("<=", "<") else self.value >= float(bound)
 
 
 def tables_of(ratios: Iterable[Ratio], threads: int, made: Mapping[str, Any]) -> Tables:
     """What is written of the embedded engine's speed and memory."""
     rows = tuple(
-        Row(labels=(r.measured,), cells=(Cell(mean=r.value), Cell(text=r.target))) for r in ratios
+        Row(
+            labels=(r.group, r.measured),
+            cells=(Cell(mean=r.value), Cell(text=_quartiles(r)), Cell(text=r.target)),
+        )
+        for r in ratios
     )
     table = TableResult(
         id="ratios",
         heading="Ratios within one run",
-        labels=("measured",),
-        columns=(Column(name="value"), Column(name="target")),
+        labels=("of", "measured"),
+        columns=(Column(name="value"), Column(name="quartiles"), Column(name="target")),
         rows=rows,
     )
-    note = f"{made['cpu']}, {threads} threads, torch {made['torch']}; `make bench`"
+    note = (
+        f"{made['cpu']}, {threads} threads where none are named, torch {made['torch']}; medians "
+        "of interleaved rounds; `make bench`"
+    )
     return Tables(
         title="Speed and memory of the embedded engine",
         tables=(table,),
         notes=(note,),
         made={**made, "threads": threads},
     )
+
+
+def _quartiles(ratio: Ratio) -> str:
+    return "" if ratio.low is None else f"{ratio.low:.2f} to {ratio.high:.2f}"

@@ -1,11 +1,5 @@
-"""Speed of the embedded engine, as ratios within one run.
+"""Speed of a training step of all workers, against a plain loop over them."""
 
-Times are medians of interleaved rounds, so that a machine that slows down slows down both sides
-of a ratio.
-"""
-
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
@@ -13,68 +7,36 @@ import torch
 from expograph import algorithms
 from expograph.config import Run
 from expograph.engines.embedded import Embedded
-from expograph.graphs.topology import Topology, build
+from expograph.graphs.topology import Topology
+from expograph.measure.plain import plain_network
 from expograph.measure.ratios import Ratio
+from expograph.measure.timing import Rounds, interleaved, threads
 from expograph.runs.assemble import assemble
 
 LR, BETA = 0.01, 0.9
-ONE_STEP = {"one_peer_exponential": "<= 1.25", "random_match": "", "static_exponential": ""}
 IMAGES = {"kind": "classification", "dataset": "fashion_mnist"}
-
-
-def medians(rounds: int, **contenders: Callable[[], object]) -> dict[str, float]:
-    """Seconds of each contender: the median over `rounds` rounds in which each runs once."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds + 2):
-        for name, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(t[2:]) for name, t in times.items()}  # two rounds warm up
-
-
-def of_mixing(n: int = 64, d: int = 1_000_000) -> list[Ratio]:
-    """One step of averaging, against one pass over the memory and against the dense product."""
-    x, y, out = (torch.randn(n, d) for _ in range(3))
-    dense = torch.from_numpy(build("one_peer_exponential", n).at(3).dense()).float()
-    state = {name: (Embedded(build(name, n)), torch.randn(n, d), 0) for name in ONE_STEP}
-
-    def step(name: str) -> None:
-        engine, z, k = state[name]
-        state[name] = engine, engine.mixer(k)(z), k + 1
-
-    found = medians(
-        9,
-        add=lambda: torch.add(x, y, alpha=0.5, out=y),
-        dense=lambda: torch.mm(dense, x, out=out),
-        **{name: (lambda name=name: step(name)) for name in ONE_STEP},
-    )
-    rows = [
-        Ratio(f"{name}, n = {n}, d = {d:,}: time / torch.add", found[name] / found["add"], limit)
-        for name, limit in ONE_STEP.items()
-    ]
-    ratio = found["dense"] / found["one_peer_exponential"]
-    return [
-        *rows,
-        Ratio(f"one_peer_exponential, n = {n}, d = {d:,}: dense W @ X / time", ratio, ">= 4"),
-    ]
 
 
 def of_steps() -> list[Ratio]:
     """A training step of all workers, against a plain loop over them."""
-    rows = []
-    for name, problem, nodes, rounds, limit in (
+    found = []
+    cnn = {**IMAGES, "model": "cnn"}
+    for name, problem, nodes, rounds, target in (
         ("logistic regression", {"kind": "logistic", "samples": 50}, 64, 60, ">= 3"),
-        ("small CNN, batch 32", {**IMAGES, "model": "cnn"}, 16, 15, ">= 2"),
+        ("small CNN, batch 32", {**cnn, "batch_size": 32}, 16, 15, ">= 3"),
+        ("small CNN, batch 16", {**cnn, "batch_size": 16}, 16, 15, ">= 3"),
+        ("ResNet-8 with batch norm", {**IMAGES, "model": "resnet8_bn"}, 8, 9, ">= 1.5"),
     ):
-        fast, slow = seconds_of_step(problem, nodes, rounds)
-        what = f"{name}, n = {nodes}: plain loop / training step"
-        rows.append(Ratio(what, slow / fast, limit))
-    return rows
+        for number in (1, 2):
+            with threads(number):
+                times = times_of_step(problem, nodes, rounds)
+            what = f"{name}, n = {nodes}, threads = {number}: plain loop / training step"
+            found.append(times.ratio("training step", what, "loop", "vectorised", target))
+    return found
 
 
-def seconds_of_step(problem: dict, nodes: int, rounds: int) -> tuple[float, float]:
-    """Seconds of a training step of all workers: (vectorised, plain loop over the workers)."""
+def times_of_step(problem: dict, nodes: int, rounds: int) -> Rounds:
+    """A training step of all workers: "vectorised", and as a "loop" over the workers."""
     run = Run.model_validate(
         {
             "problem": problem,
@@ -88,13 +50,14 @@ def seconds_of_step(problem: dict, nodes: int, rounds: int) -> tuple[float, floa
     )
     assembly = assemble(run)
     built, topology = assembly.problem, assembly.schedule
-    fast = _vectorised(built, topology)
     loop = _logistic_loop if problem["kind"] == "logistic" else _network_loop
-    found = medians(rounds, fast=fast, slow=loop(built, topology, problem))
-    return found["fast"], found["slow"]
+    return interleaved(
+        rounds, vectorised=vectorised(built, topology), loop=loop(built, topology, problem)
+    )
 
 
-def _vectorised(problem, topology: Topology) -> Callable[[], None]:
+def vectorised(problem, topology: Topology) -> Callable[[], None]:
+    """A training step as the loop of `runs.train` does it."""
     engine, (x0, b0) = Embedded(topology), problem.initial()
     rule = algorithms.build("vanilla_dmsgd")
     state, buffers, k = rule.init(x0.repeat(topology.n, 1)), b0.repeat(topology.n, 1), 0
@@ -138,7 +101,7 @@ def _network_loop(problem, topology: Topology, settings: dict) -> Callable[[], N
     """n modules and n torch.optim.SGD, one after the other, as a straightforward script."""
     n, k = topology.n, 0
     labels = torch.from_numpy(problem.dataset.train_labels)
-    networks = [PLAIN[settings["model"]](problem.images.shape) for _ in range(n)]
+    networks = [plain_network(settings["model"], problem.images.shape) for _ in range(n)]
     optimizers = [torch.optim.SGD(net.parameters(), lr=LR, momentum=BETA) for net in networks]
 
     def step() -> None:
@@ -159,22 +122,6 @@ def _network_loop(problem, topology: Topology, settings: dict) -> Callable[[], N
         k += 1
 
     return step
-
-
-def plain_cnn(shape: tuple[int, int, int]) -> torch.nn.Module:
-    """networks.small.cnn in torch's own layers and NCHW layout, for images of this (H, W, C)."""
-    height, width, channels = shape
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(channels, 16, 3, stride=2, padding=1),
-        torch.nn.ReLU(),
-        torch.nn.Conv2d(16, 32, 3, stride=2, padding=1),
-        torch.nn.ReLU(),
-        torch.nn.Flatten(),
-        torch.nn.Linear(32 * -(-height // 4) * -(-width // 4), 10),
-    )
-
-
-PLAIN = {"cnn": plain_cnn}
 
 
 def _mix_in_loop(topology: Topology, k: int, rows: list[torch.Tensor]) -> list[torch.Tensor]:

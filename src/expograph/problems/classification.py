@@ -102,7 +102,7 @@ class ImageClassification:
         measured = torch.tensor(parts, dtype=torch.float64)
         if not final:
             return measured
-        return torch.cat([measured, self._correct(x, buffers)[:, None]], dim=1)
+        return torch.cat([measured, self.count_correct(x, buffers)[:, None]], dim=1)
 
     def evaluate(self, mean: Tensor, measured: Tensor, final: bool) -> dict[str, float]:
         """Test accuracies in per cent, each test image counted once.
@@ -143,7 +143,7 @@ class ImageClassification:
             loss += float(cross_entropy(logits.double(), labels, reduction="sum"))
         return correct, loss
 
-    def _correct(self, x: Tensor, buffers: Tensor) -> Tensor:
+    def count_correct(self, x: Tensor, buffers: Tensor) -> Tensor:
         """Correct answers of models (R, d) on all test images, (R,) float64."""
         correct = torch.zeros(len(x), dtype=torch.float64)
         blocks = [x.split(TEST_MODELS), buffers.split(TEST_MODELS), correct.split(TEST_MODELS)]

@@ -10,6 +10,7 @@ projections, a few numbers a worker.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from expograph.validation import first_mistake
 FOLDER = "equivalent"  # under the results
 STEPS, EARLY = 100, 10  # of a short run; where its parameters are compared
 PROJECTIONS = 8
+NUDGES, SLACK = (1, 2, 3, 4), 3.0  # starts a last bit apart; see `compare`
 RELATIVE, POINTS, PARAMETERS = 1e-5, 0.05, 1e-5  # of losses and distances; accuracies; |x|
 ROUNDING = 1e-12  # of |x|^2: a consensus distance below it is the rounding of equal models
 PERCENT = ("accuracy", "map")  # first words of metrics in points
@@ -102,6 +104,11 @@ class Difference(NamedTuple):
     within: float
 
     @property
+    def in_points(self) -> bool:
+        """Whether they are accuracies, apart by points of a per cent."""
+        return self.what.split("_")[0] in PERCENT
+
+    @property
     def equal(self) -> bool:
         return self.apart <= self.within
 
@@ -150,10 +157,16 @@ def kinds(experiments: Iterable[Experiment], engines: Iterable[str]) -> list[Kin
     return [Kind(run=r.model_dump(exclude_defaults=True), code=c) for c, r in found.items()]
 
 
-def measure(run: Run) -> Measured:
-    """Do a short run."""
+def measure(run: Run, nudge: int = 0) -> Measured:
+    """Do a short run; with a nudge half of its initial model starts one last bit higher."""
     early = last = None
-    for record in assemble(run).records():
+    parts = assemble(run)
+    if nudge:
+        x0, buffers = parts.problem.initial()
+        higher = torch.rand(len(x0), generator=torch.Generator().manual_seed(nudge)) < 0.5
+        x0 = torch.where(higher, x0.nextafter(torch.full_like(x0, torch.inf)), x0)
+        parts.problem.initial = lambda: (x0, buffers)
+    for record in parts.records():
         last = record.values
         if record.step == EARLY:
             early = record.x.detach().cpu().double().numpy().copy()
@@ -172,31 +185,45 @@ def _rounded(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def measure_all(runs: Sequence[Run]) -> Iterator[Measured]:
-    """`measure` each run, one process a core, in the runs' order."""
+def measure_all(runs: Sequence[Run], nudges: Sequence[int] = (0,)) -> Iterator[Measured]:
+    """`measure` each run with each nudge, one process a core, in the runs' order."""
+    if not runs:
+        return
     with ProcessPoolExecutor(
-        min(cores(), len(runs)), get_context("spawn"), torch.set_num_threads, (1,)
+        min(cores(), len(runs) * len(nudges)), get_context("spawn"), torch.set_num_threads, (1,)
     ) as pool:
-        yield from pool.map(measure, runs)
+        yield from pool.map(measure, *zip(*product(runs, nudges), strict=True))
 
 
-def compare(old: Measured, new: Measured) -> list[Difference]:
-    """Every quantity of a short run by two codes; a metric that one of them lacks is NaN there."""
+def compare(old: Measured, new: Measured, nudged: Sequence[Measured] = ()) -> list[Difference]:
+    """Every quantity of a short run by two codes; a metric that one of them lacks is NaN there.
+
+    Args:
+        nudged: the run by the newer code from models a last bit apart. Metrics after `STEPS` steps
+            may then be apart by `SLACK` times what that does to them: training a network makes a
+            rounding error larger, and no two orders of a sum agree in the last bit. Parameters
+            after `EARLY` steps have no such allowance.
+    """
     found = []
     squared = float(np.square(old.norms).mean())
     for name in dict.fromkeys((*old.metrics, *new.metrics)):
-        a, b = (m.metrics.get(name, float("nan")) for m in (old, new))
-        if name == "consensus_distance" and max(a, b) < ROUNDING * squared:
-            apart, within = 0.0, RELATIVE
-        elif name.split("_")[0] in PERCENT:
-            apart, within = abs(a - b), POINTS
-        else:
-            apart, within = abs(a - b) / (max(abs(a), abs(b)) or 1.0), RELATIVE
-        found.append(Difference(name, a, b, apart, within))
+        a, b, *others = (m.metrics.get(name, float("nan")) for m in (old, new, *nudged))
+        apart, within = _apart(name, a, b, squared)
+        rounding = [SLACK * _apart(name, b, other, squared)[0] for other in others]
+        found.append(Difference(name, a, b, apart, max(within, *rounding, 0.0)))
     apart = _parameters_apart(old, new)
     where = f"parameters after {EARLY} steps, |x|"
     norms = [float(np.mean(m.norms)) for m in (old, new)]
     return [*found, Difference(where, *norms, apart, PARAMETERS)]
+
+
+def _apart(name: str, a: float, b: float, squared: float) -> tuple[float, float]:
+    """How far two values of a metric are apart, and how far equal code may be."""
+    if name == "consensus_distance" and max(a, b) < ROUNDING * squared:
+        return 0.0, RELATIVE
+    if name.split("_")[0] in PERCENT:
+        return abs(a - b), POINTS
+    return abs(a - b) / (max(abs(a), abs(b)) or 1.0), RELATIVE
 
 
 def _parameters_apart(old: Measured, new: Measured) -> float:
