@@ -21,7 +21,7 @@ from expograph.graphs.topology import build, names
     st.integers(0, 5),
 )
 def test_mixing_equals_dense_products_over_many_steps(name, n, d, rowwise_from, seed):
-    before, embedded.ROWWISE_FROM = embedded.ROWWISE_FROM, rowwise_from
+    before, embedded.GRAIN = embedded.GRAIN, rowwise_from
     try:
         topology = build(name, n, seed)
         engine = Embedded(topology)
@@ -33,7 +33,7 @@ def test_mixing_equals_dense_products_over_many_steps(name, n, d, rowwise_from, 
             ours = engine.mixer(k)(ours)
             np.testing.assert_allclose(ours.numpy(), x, atol=1e-12)
     finally:
-        embedded.ROWWISE_FROM = before
+        embedded.GRAIN = before
 
 
 @settings(max_examples=60, deadline=None)
@@ -47,7 +47,7 @@ def test_mixing_equals_dense_products_over_many_steps(name, n, d, rowwise_from, 
 def test_servers_mix_as_kronecker_products_and_their_rows_are_equal(
     name, servers, local_size, d, rowwise_from
 ):
-    before, embedded.ROWWISE_FROM = embedded.ROWWISE_FROM, rowwise_from
+    before, embedded.GRAIN = embedded.GRAIN, rowwise_from
     try:
         engine = Embedded(build(name, servers, 5, local_size))
         between = build(name, servers, 5)
@@ -62,7 +62,7 @@ def test_servers_mix_as_kronecker_products_and_their_rows_are_equal(
             rows = ours.unflatten(0, (servers, local_size))
             assert (rows == rows[:, :1]).all()
     finally:
-        embedded.ROWWISE_FROM = before
+        embedded.GRAIN = before
 
 
 def test_leaders_send_for_their_servers():

