@@ -11,7 +11,7 @@ import torch
 
 from expograph.analysis.table_result import load
 from expograph.config import Run, experiments
-from expograph.measure import agreement, communication, dry_run, ratios, smoke, speed
+from expograph.measure import agreement, communication, dry_run, ratios, smoke, speed, sweeps
 from expograph.measure.communication_table import tables_of
 from expograph.report.communication_figure import step_times
 from expograph.report.layout import layout
@@ -147,6 +147,15 @@ def test_memory_is_counted_above_the_start():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert 90e6 < int(done.stdout) < 150e6  # 100 MB of float32
+
+
+def test_sweeps_are_measured_on_throw_away_results(monkeypatch, tmp_path):
+    monkeypatch.setenv("EXPOGRAPH_RUNS", str(tmp_path))
+    (whole,) = sweeps.of_small_runs(count=4, steps=200)
+    assert whole.value > 1  # no sweep is faster than its training
+    (memory,) = sweeps.of_worker_memory(count=4, early=2, steps=20)
+    assert 1 <= memory.value < 1.1
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_shortened_to_what_its_warm_up_allows():

@@ -13,11 +13,16 @@ class Ratio(NamedTuple):
         measured: of what.
         value: the number.
         target: what is promised of it, as in "<= 1.25"; "" if nothing.
+        group: of ratios that belong together.
+        low, high: quartiles over rounds; None for one measurement.
     """
 
     measured: str
     value: float
-    target: str
+    target: str = ""
+    group: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 def tables_of(ratios: Iterable[Ratio], threads: int, made: Mapping[str, Any]) -> Tables:
