@@ -38,7 +38,11 @@ topology = ["fully_connected"]
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A folder of one config; short runs are done in this process."""
-    monkeypatch.setattr(reference, "measure_all", lambda runs: map(measure, runs))
+    monkeypatch.setattr(
+        reference,
+        "measure_all",
+        lambda runs, nudges=(0,): (measure(r, k) for r in runs for k in nudges),
+    )
     configs = tmp_path / "configs"
     configs.mkdir()
     (configs / "small.toml").write_text(CONFIG)

@@ -9,9 +9,23 @@ from pathlib import Path
 import pytest
 import torch
 
+from expograph import networks
 from expograph.analysis.table_result import load
 from expograph.config import Run, experiments
-from expograph.measure import agreement, communication, dry_run, ratios, smoke, speed
+from expograph.graphs.topology import build
+from expograph.measure import (
+    agreement,
+    communication,
+    dry_run,
+    gradient,
+    peers,
+    plain,
+    ratios,
+    smoke,
+    speed,
+    sweeps,
+    timing,
+)
 from expograph.measure.communication_table import tables_of
 from expograph.report.communication_figure import step_times
 from expograph.report.layout import layout
@@ -126,7 +140,7 @@ def test_smoke_runs_are_three_steps_and_none_is_left_out():
 
 def test_speed_is_measured_against_the_same_computation():
     """The plain loop that a training step is compared with averages by the same W."""
-    topology = speed.build("random_match", 6, seed=0)
+    topology = build("random_match", 6, seed=0)
     rows = list(torch.randn(6, 3))
     mixed = torch.stack(speed._mix_in_loop(topology, 2, rows))
     dense = torch.from_numpy(topology.at(2).dense()).float()
@@ -135,9 +149,40 @@ def test_speed_is_measured_against_the_same_computation():
         {"kind": "logistic", "samples": 5},
         {"kind": "classification", "dataset": "digits", "model": "cnn", "batch_size": 4},
     ):
-        assert min(speed.seconds_of_step(problem, 4, rounds=1)) > 0
-    (one,) = ratios.tables_of([ratios.Ratio("a", 1.5, "<= 2")], 2, MADE)["ratios"].means()
-    assert one["value"] == 1.5
+        times = speed.times_of_step(problem, 4, rounds=1)
+        assert min(times.median("vectorised"), times.median("loop")) > 0
+    ratio = ratios.Ratio("of", "a", 1.5, 1.0, 2.0, "<= 2")
+    (one,) = ratios.tables_of([ratio], 2, MADE)["ratios"].means()
+    assert one["value"] == 1.5 and ratio.met and not ratio._replace(target=">= 2").met
+
+
+def test_contenders_take_turns_and_a_ratio_is_the_median_of_rounds():
+    turns = []
+    times = timing.interleaved(3, a=lambda: turns.append("a"), b=lambda: turns.append("b"))
+    assert turns == ["a", "b"] * (3 + timing.WARM_UP)
+    assert all(len(seconds) == 3 for seconds in times.seconds.values())
+    ratio = timing.Rounds({"a": [2, 6, 30], "b": [2, 3, 10]}).ratio("of", "x", "a", "b", factor=2)
+    assert (ratio.low, ratio.value, ratio.high) == (3, 4, 5)
+
+
+def test_gradients_are_measured_in_blocks_that_give_the_same():
+    workers = gradient.Workers("cnn", 5)
+    torch.testing.assert_close(workers.in_blocks(2)(), workers.gradient(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["cnn", "resnet8_bn"])
+def test_the_plain_network_is_ours(model):
+    ours, theirs = networks.build(model, (28, 28, 1), 10), plain.plain_network(model, (28, 28, 1))
+    names = list(theirs.state_dict())
+    theirs.load_state_dict(dict(zip(names, ours.state_dict().values(), strict=True)))
+    images = torch.randn(4, 28, 28, 1)
+    torch.testing.assert_close(ours(images), theirs(images.permute(0, 3, 1, 2)))
+
+
+def test_processes_over_gloo_take_steps():
+    with peers.Processes(2) as processes:
+        processes.step("fully_connected")
+        processes.step("one_peer_exponential")
 
 
 def test_memory_is_counted_above_the_start():
@@ -147,6 +192,15 @@ def test_memory_is_counted_above_the_start():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert 90e6 < int(done.stdout) < 150e6  # 100 MB of float32
+
+
+def test_sweeps_are_measured_on_throw_away_results(monkeypatch, tmp_path):
+    monkeypatch.setenv("EXPOGRAPH_RUNS", str(tmp_path))
+    (whole,) = sweeps.of_small_runs(count=4, steps=200)
+    assert whole.value > 1  # no sweep is faster than its training
+    (memory,) = sweeps.of_worker_memory(count=4, early=2, steps=20)
+    assert 1 <= memory.value < 1.1
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_shortened_to_what_its_warm_up_allows():

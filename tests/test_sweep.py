@@ -189,7 +189,7 @@ def _processes(session: int) -> list[int]:
 
 
 def test_a_killed_process_fails_its_own_run_and_no_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "execute", _die_on_seed_1)
+    monkeypatch.setattr(pool, "WORK", "test_sweep:_die_on_seed_1")
     outcome = sweep([tiny(seed) for seed in range(4)], tmp_path, jobs=2)
     assert outcome.failed == [(tiny(1), "its process died (killed, or out of memory?)")]
     assert sorted(run.seed for run in outcome.finished) == [0, 2, 3]

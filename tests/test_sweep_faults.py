@@ -15,13 +15,14 @@ import pytest
 from test_sweep import tiny
 
 from expograph import cli, files
-from expograph.config import load
-from expograph.runs import pool, results, store, worker
+from expograph.config import Run, load
+from expograph.runs import pool, results, store, threads, worker
 from expograph.runs.cores import _quotas, cores
-from expograph.runs.pool import processes, sweep
+from expograph.runs.pool import sweep
 from expograph.runs.provenance import repository
 from expograph.runs.runner import execute
 from expograph.runs.selection import Policy, plan
+from expograph.runs.threads import processes
 
 CONFIG = """
 name = "faulty"
@@ -295,7 +296,7 @@ def test_two_signals_end_a_sweep_once(tmp_path, number):
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130
     assert errors.strip() == "interrupted; the same command goes on with the runs that are left"
-    assert not list(runs.iterdir())
+    assert all(path.suffix == ".threads" for path in runs.iterdir())
 
 
 def test_a_sweep_whose_reader_has_gone_goes_on(tmp_path):
@@ -337,15 +338,54 @@ def test_cores_are_those_of_the_affinity_and_the_control_group(tmp_path):
     assert min(_quotas(tmp_path, tmp_path / "nowhere")) == float("inf")
 
 
-def test_threads_do_not_depend_on_what_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "cores", lambda: 4)
+def small_mlp(seed: int = 0, **changes: object) -> Run:
+    """A run that two threads may be good for."""
+    problem = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 8}
+    return tiny(seed, algorithm="dmsgd", beta=0.9, problem=problem, **changes)
+
+
+def test_threads_are_chosen_when_a_run_first_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 4)
     assert processes(72) == (4, 1) and processes(72, jobs=2) == (2, 2) and processes(1) == (1, 4)
-    monkeypatch.setattr(pool, "cores", lambda: 2)
-    runs = [tiny(seed) for seed in range(3)]
-    for run in runs[:2]:
-        execute(run, tmp_path)
-    assert sweep(runs, tmp_path).finished == runs[2:]  # one is left, with two cores
-    assert store.load(runs[2], tmp_path).threads == 1
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    alone, convex, *others = [small_mlp(9), tiny(9), *map(small_mlp, range(3))]
+    execute(others[0], tmp_path)
+    sweep(others, tmp_path)
+    sweep([alone], tmp_path)
+    sweep([convex], tmp_path)
+    assert [store.load(run, tmp_path).threads for run in others[1:]] == [1, 1]
+    assert store.load(alone, tmp_path).threads == 2
+    assert store.load(convex, tmp_path).threads == 1  # two only make it slower
+    assert not list((tmp_path / "runs").glob("*.threads"))
+
+
+def test_a_repeated_run_has_the_threads_of_its_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    runs = [small_mlp(seed) for seed in range(3)]
+    sweep(runs, tmp_path)
+    curves = [store.curve(run, tmp_path).drop(columns="train_seconds") for run in runs]
+    for run, curve in zip(runs, curves, strict=True):
+        sweep([run], tmp_path, policy=Policy(force=True))
+        assert store.load(run, tmp_path).threads == 1
+        assert store.curve(run, tmp_path).drop(columns="train_seconds").equals(curve)
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [(3, 1, 1), (1, 3, 2)])
+def test_a_killed_run_starts_again_with_its_threads(tmp_path, monkeypatch, first, second, expected):
+    """Whether the command that takes it up has fewer runs or more."""
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    runs = [small_mlp(seed) for seed in range(3)]
+    monkeypatch.setattr(pool, "WORK", "test_sweep_faults:_be_killed")
+    sweep(runs[:first], tmp_path)
+    assert not store.load(runs[0], tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    sweep(runs[:second], tmp_path)
+    assert store.load(runs[0], tmp_path).threads == expected
+
+
+def _be_killed(run: Run, **options: object) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_files_of_killed_writers_are_told_from_those_of_living_ones(tmp_path):

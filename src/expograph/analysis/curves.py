@@ -35,12 +35,15 @@ def mean_curves(
         shown = thinned(recorded_steps(steps, every), POINTS)
         stacked = pd.concat([by_key[key] for key in group["key"]])
         stacked = stacked[stacked["step"].isin(shown)]
-        present = [m for m in metrics if m in stacked]
+        columns = {m: stacked[m].to_numpy() for m in metrics if m in stacked}
+        at = stacked["step"].to_numpy()
         rows = []
-        for step, at in stacked.groupby("step"):
+        for step in np.unique(at):
             row: dict[str, Any] = {**dict(zip(told, setting, strict=True)), "step": step}
-            for metric in present:
-                values = at[metric].dropna().to_numpy()
+            here = np.flatnonzero(at == step)
+            for metric, column in columns.items():
+                values = column[here]
+                values = values[~np.isnan(values)]
                 if len(values):
                     found = mean_interval(values)
                     row[metric], row[f"{metric}_half_width"] = found.mean, found.half_width

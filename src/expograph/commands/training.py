@@ -14,7 +14,7 @@ from expograph.report.experiment import write_report
 from expograph.report.screen import show
 from expograph.runs import results, store
 from expograph.runs.destination import name_of_results
-from expograph.runs.job import Order, for_this_job, run_here, run_in_job
+from expograph.runs.job import Order, for_this_job, run_here
 from expograph.runs.selection import Policy, plan
 
 
@@ -63,8 +63,12 @@ def _train(
         Policy(arguments.force, arguments.keep_stale, tuple(names) if arguments.go_on else ()),
         arguments.tensorboard,
     )
-    ranked = runs[0].engine != "embedded"
-    outcome = (run_in_job if ranked else run_here)(runs, order, console)
+    if runs[0].engine == "embedded":
+        outcome = run_here(runs, order, console)
+    else:
+        from expograph.runs.ranked import run_in_job  # with torch, which takes seconds
+
+        outcome = run_in_job(runs, order, console)
     if not speaks:
         return 0
     console.print(outcome.describe())
@@ -84,7 +88,8 @@ def _write(
     """Write an experiment's folder and print its tables; whether that could be done."""
     try:
         policy = order.policy._replace(force=False)  # what was forced is done
-        accepted = plan(experiment.runs, order.root, policy).recorded
+        committed = policy.committed  # else nothing but the runs folder counts
+        accepted = plan(experiment.runs, order.root, policy).recorded if committed else []
         found = results.for_table(experiment.runs, order.root, name, accepted)
         show(console, write_report(experiment, order.root, name, found, overrides))
     except OSError as e:

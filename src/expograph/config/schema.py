@@ -3,6 +3,7 @@
 import hashlib
 import json
 import unicodedata
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -36,6 +37,13 @@ def _one_line(text: str) -> str:
     if not text.strip() or any(unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in text):
         raise ValueError("expected one line of text")
     return text
+
+
+@cache  # a sweep has the same few in thousands of runs
+def _canonical(topology: str) -> str:
+    from expograph.graphs.topology import canonical  # scipy, which takes a third of a second
+
+    return canonical(topology)
 
 
 Line = Annotated[str, AfterValidator(_one_line)]
@@ -74,9 +82,7 @@ class Run(Strict):
     @field_validator("topology")
     @classmethod
     def _topology(cls, value: str) -> str:
-        from expograph.graphs.topology import canonical  # scipy, which takes a third of a second
-
-        return canonical(value)
+        return _canonical(value)
 
     @field_validator("algorithm")
     @classmethod

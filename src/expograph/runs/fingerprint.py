@@ -203,8 +203,9 @@ def _packages(module: str) -> Iterator[str]:
 def _syntax(path: Path, module: str) -> Syntax:
     tree = ast.parse(path.read_bytes())
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    imports = tuple(_imports(tree, package))
-    addresses, tables = _addresses(tree)
+    nodes = list(ast.walk(tree))
+    imports = tuple(_imports(nodes, package))
+    addresses, tables = _addresses(nodes)
     stripped = _Stripped().visit(tree)
     text = ast.unparse(stripped)
     kept = [node for node in stripped.body if not _collects(node)]
@@ -225,18 +226,16 @@ def _collects(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom) or names == ["__all__"]
 
 
-def _imports(tree: ast.Module, package: str) -> Iterator[Import]:
+def _imports(nodes: list[ast.AST], package: str) -> Iterator[Import]:
     """The imports of a file but for those whose names are used in annotations only."""
-    annotations = {
-        id(inner) for node in ast.walk(tree) for a in _annotations(node) for inner in ast.walk(a)
-    }
+    annotations = {id(inner) for node in nodes for a in _annotations(node) for inner in ast.walk(a)}
     used, annotated = set(), set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name):
             (annotated if id(node) in annotations else used).add(node.id)
         elif isinstance(node, ast.Constant) and id(node) in annotations:
             annotated |= set(re.findall(r"\w+", str(node.value)))  # "quoted"
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found = [Import(a.name, None, a.asname or a.name.split(".")[0]) for a in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -253,16 +252,16 @@ def _annotations(node: ast.AST) -> list[ast.expr]:
     return [a for a in found if isinstance(a, ast.expr)]
 
 
-def _addresses(tree: ast.Module) -> tuple[tuple[str, ...], tuple[dict[str, str], ...]]:
+def _addresses(nodes: list[ast.AST]) -> tuple[tuple[str, ...], tuple[dict[str, str], ...]]:
     """Modules of the texts "module:attribute", and the dicts from a name to one."""
     tables, in_tables = [], set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             pairs = [(_text(key), value) for key, value in pairs if _address(value)]
             tables.append({key: _address(value) for key, value in pairs if key})
             in_tables |= {id(value) for key, value in pairs if key}
-    alone = {_address(node) for node in ast.walk(tree) if id(node) not in in_tables} - {None}
+    alone = {_address(node) for node in nodes if id(node) not in in_tables} - {None}
     return tuple(sorted(alone)), tuple(table for table in tables if table)
 
 

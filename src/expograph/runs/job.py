@@ -1,30 +1,20 @@
-"""Some runs, done where this process is: in a pool of processes, or as a rank of an MPI group."""
+"""What a command line asks for beside its runs, and the runs done on this machine."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
 from expograph.cluster.launch import launched
-from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import ConfigError, Run
-from expograph.data import DataUnavailable
-from expograph.files import DamagedFile
-from expograph.memory import keep_freed_memory
-from expograph.runs.cores import cores
 from expograph.runs.estimate import cost, is_known
 from expograph.runs.outcome import Outcome
-from expograph.runs.pool import processes, sweep
+from expograph.runs.pool import sweep
 from expograph.runs.progress import SweepProgress
-from expograph.runs.runner import execute_all
 from expograph.runs.selection import USUAL, Policy, check_machine, plan
-from expograph.runs.store import ResultsError
-
-PLAIN = (ConfigError, DamagedFile, DataUnavailable, ResultsError)  # one line says it all
+from expograph.runs.threads import processes
 
 
 @dataclass(frozen=True)
@@ -80,8 +70,8 @@ def for_this_job(runs: list[Run], console: Console) -> list[Run]:
 
 def run_here(runs: list[Run], order: Order, console: Console) -> Outcome:
     """The embedded engine: a pool of processes on this machine."""
-    check_machine(runs)
     found = plan(runs, order.root, order.policy)
+    check_machine(found.todo)
     for line in found.describe():
         console.print(line)
     if found.todo:
@@ -94,38 +84,4 @@ def run_here(runs: list[Run], order: Order, console: Console) -> Outcome:
     with SweepProgress(runs, console, order.root, order.configs) as progress:
         for run in (*found.reused, *found.recorded):
             progress.reuse(run)
-        return sweep(runs, order.root, order.jobs, order.policy, progress, order.tensorboard)
-
-
-def run_in_job(runs: list[Run], order: Order, console: Console) -> Outcome:
-    """Every rank of a job does this; only rank 0 writes and prints."""
-    with MpiGroup(plain=PLAIN) as group:
-        device_count = torch.cuda.device_count()
-        if device_count:
-            torch.cuda.set_device(group.local_rank % device_count)
-        torch.set_num_threads(_threads(group.local_size))
-        keep_freed_memory()
-        hosts = len(set(group.hosts))
-        threads = torch.get_num_threads()
-        console.print(f"{group.size} ranks on {hosts} hosts, {threads} threads a rank")
-        shared = device_count and any(run.device == "cuda" for run in runs)
-        if shared and group.local_size > device_count:
-            console.print(
-                f"{group.local_size} ranks share {device_count} GPUs: models stay there, messages "
-                "go by way of the host's memory"
-            )
-        group.doing("the data")
-        group.once_per_host(lambda: check_machine(runs), "the data of each host")
-        root = order.root if group.rank == 0 else None  # one writer
-        if root:
-            for line in plan(runs, root, order.policy).describe():
-                console.print(line)
-        with SweepProgress(runs, console, root, order.configs) as progress:
-            return execute_all(runs, group, order.root, order.policy, progress, order.tensorboard)
-
-
-def _threads(ranks_here: int) -> int:
-    """Threads of each of so many ranks on this host: as asked for, else as many as fit."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]  # a list is one a level
-    fitting = max(1, cores() // ranks_here)
-    return int(asked) if asked.isdecimal() and int(asked) else fitting
+        return sweep(runs, order.root, order.jobs, order.policy, progress, order.tensorboard, found)

@@ -7,25 +7,22 @@ takes its own run with it and no other.
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from expograph.config import Run
-from expograph.runs import store
-from expograph.runs.cores import cores
+from expograph.runs import store, threads
 from expograph.runs.estimate import cost
 from expograph.runs.outcome import Outcome, Progress
-from expograph.runs.runner import execute
-from expograph.runs.selection import USUAL, Policy, plan
+from expograph.runs.selection import USUAL, Plan, Policy, plan
 from expograph.runs.tensorboard import replay
 from expograph.runs.worker import ENDED, FAILED, READY, serve
 
-Work = Callable[..., str]  # of a run and a Progress, to the run's status
+WORK = "expograph.runs.runner:execute"  # imported by the processes; here it would take seconds
 MOST_FAILED_STARTS = 5  # processes in a row that die before they are ready: something is wrong
 DIED = "its process died (killed, or out of memory?)"
 
@@ -37,6 +34,7 @@ def sweep(
     policy: Policy = USUAL,
     on_progress: Progress | None = None,
     tensorboard: bool = False,
+    found: Plan | None = None,
 ) -> Outcome:
     """Do every run that is not finished, `jobs` at a time, one process each.
 
@@ -50,15 +48,16 @@ def sweep(
         policy: what counts as finished.
         on_progress: called here as runs advance; a finished run reports its `steps`.
         tensorboard: write event files, also of the runs that are finished already.
+        found: what `plan` gave, if the caller has it.
     """
     store.discard_leftovers(root)
-    found = plan(runs, root, policy)
+    found = found or plan(runs, root, policy)
     outcome = Outcome(reused=found.reused, recorded=found.recorded)
     for run in found.reused if tensorboard else ():
         replay(run, root)
     todo = sorted(found.todo, key=cost, reverse=True)  # long runs first: no long tail on one core
-    jobs, threads = processes(len(runs), jobs)
-    pool = _Pool(partial(execute, root=root, tensorboard=tensorboard), threads, on_progress)
+    jobs, free = threads.processes(len(runs), jobs)
+    pool = _Pool(root, tensorboard, free, on_progress)
     try:
         lost = pool.work_off(todo, jobs, outcome)
         for run in lost:
@@ -69,36 +68,31 @@ def sweep(
     return outcome
 
 
-def processes(runs: int, jobs: int | None = None) -> tuple[int, int]:
-    """How many processes do so many runs, and with how many threads each.
-
-    All runs of the command count, finished or not: taken up again, a sweep uses as many threads a
-    run as before, on which the last digits of its numbers depend.
-    """
-    jobs = max(1, min(jobs or cores(), runs))
-    return jobs, max(1, cores() // jobs)
-
-
 class _Worker:
     """A process, this end of its pipe, and the run it is at."""
 
-    def __init__(self, work: Work, threads: int) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, work, threads), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, WORK, options), daemon=True)
         self.run: Run | None = None
         self.ready = False
         with _interrupts_are_ours():
             self.process.start()
         theirs.close()  # so that the pipe ends with the process
 
-    def begin(self, run: Run | None) -> None:
-        """Hand it a run; None ends it."""
-        try:
-            self.pipe.send(run)
-            self.run = run
-        except OSError:  # it is dead; its pipe will say so
-            self.run = run
+    def begin(self, run: Run, threads: int) -> None:
+        """Hand it a run."""
+        self.run = run
+        self._send((run, threads))
+
+    def dismiss(self) -> None:
+        """Let it end: there are no more runs."""
+        self._send(None)
+
+    def _send(self, message: tuple[Run, int] | None) -> None:
+        with suppress(OSError):  # it is dead; its pipe will say so
+            self.pipe.send(message)
 
     def end(self) -> None:
         self.process.terminate()
@@ -109,8 +103,11 @@ class _Worker:
 class _Pool:
     """Does runs in processes, which it starts as they are needed."""
 
-    def __init__(self, work: Work, threads: int, on_progress: Progress | None) -> None:
-        self.work, self.threads = work, threads
+    def __init__(
+        self, root: Path, tensorboard: bool, free: int, on_progress: Progress | None
+    ) -> None:
+        self.root, self.free = root, free
+        self.options = {"root": root, "tensorboard": tensorboard}
         self.on_progress = on_progress or (lambda run, step: None)
 
     def work_off(self, todo: Sequence[Run], jobs: int, outcome: Outcome) -> list[Run]:
@@ -125,7 +122,7 @@ class _Pool:
         try:
             while waiting or any(worker.run for worker in workers):
                 while len(workers) < min(jobs, len(waiting) + sum(bool(w.run) for w in workers)):
-                    workers.append(_Worker(self.work, self.threads))
+                    workers.append(_Worker(self.options))
                 by_pipe = {worker.pipe: worker for worker in workers}
                 for pipe in wait(list(by_pipe)):
                     worker = by_pipe[pipe]
@@ -139,7 +136,7 @@ class _Pool:
                         lost += [worker.run] if worker.run else []
                         failed_starts += not worker.ready
                     if worker in workers and worker.ready and not worker.run:
-                        worker.begin(waiting.popleft() if waiting else None)
+                        self._hand_out(waiting, worker)
                 if failed_starts >= MOST_FAILED_STARTS:
                     cause = f"{failed_starts} processes in a row died while they started"
                     outcome.failed += [(run, cause) for run in waiting]
@@ -148,6 +145,13 @@ class _Pool:
         finally:
             for worker in workers:
                 worker.end()
+
+    def _hand_out(self, waiting: deque[Run], worker: _Worker) -> None:
+        if waiting:
+            run = waiting.popleft()
+            worker.begin(run, threads.of(run, self.root, self.free))
+        else:
+            worker.dismiss()
 
     def _note(self, worker: _Worker, message: tuple[str, Any], outcome: Outcome) -> None:
         what, detail = message
@@ -159,6 +163,7 @@ class _Pool:
             worker.run = None
             if what == ENDED:
                 outcome.note(run, detail)
+                threads.forget(run, self.root)
             else:
                 outcome.failed.append((run, detail))
             self.on_progress(run, run.steps)

@@ -91,8 +91,9 @@ class RunRecord(BaseModel):
 
     def frame(self) -> pd.DataFrame:
         """The curve: step, and a column a metric."""
-        frame = pd.DataFrame(self.curve)
-        return frame.astype({name: float for name in frame if name != "step"})
+        kinds = {"step": None}  # as it is; a None among the others is NaN
+        columns = {k: np.array(v, dtype=kinds.get(k, float)) for k, v in self.curve.items()}
+        return pd.DataFrame(columns)
 
 
 class Transients(NamedTuple):

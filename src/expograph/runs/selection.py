@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from expograph import data
 from expograph.config import ConfigError, Run
 from expograph.runs import records, store
@@ -111,5 +109,8 @@ def check_machine(runs: Sequence[Run]) -> None:
                 f"backbone_weights: {weights} is not there; it is what "
                 "torch.save(torchvision.models.resnet50(weights='DEFAULT').state_dict(), ...) makes"
             )
-    if any(run.device == "cuda" for run in runs) and not torch.cuda.is_available():
-        raise ConfigError("device: 'cuda' was asked for, and torch sees no GPU; use device=cpu")
+    if any(run.device == "cuda" for run in runs):
+        import torch  # takes seconds, which runs on the CPU need not wait for here
+
+        if not torch.cuda.is_available():
+            raise ConfigError("device: 'cuda' was asked for, and torch sees no GPU; use device=cpu")

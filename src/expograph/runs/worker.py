@@ -6,24 +6,36 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
-
-import torch
+from typing import Any
 
 from expograph.config import Run
-from expograph.memory import keep_freed_memory
+from expograph.names import resolve
 
 READY, STEP, ENDED, FAILED = "ready", "step", "ended", "failed"  # first words of its messages
 REPORT_EVERY = 0.5  # seconds between two reports of a run's progress
 
 
-def serve(pipe: Connection, work: Callable[..., str], threads: int) -> None:
-    """Do the runs that come through the pipe until None comes; the answers go back through it."""
+def serve(pipe: Connection, work: str, options: dict[str, Any]) -> None:
+    """Do the runs that come through the pipe until None comes; the answers go back through it.
+
+    Args:
+        pipe: brings (run, its threads).
+        work: address of what is called with a run, `progress` and the options; gives its status.
+        options: for `work`.
+    """
     _end_with_parent()
-    torch.set_num_threads(threads)
+    import torch  # takes seconds, here while the parent does other things without it
+
+    from expograph.memory import keep_freed_memory
+
     keep_freed_memory()
+    work = partial(resolve(work), **options)
     pipe.send((READY, None))
-    while (run := pipe.recv()) is not None:
+    while (order := pipe.recv()) is not None:
+        run, threads = order
+        torch.set_num_threads(threads)
         try:
             answer = ENDED, work(run, progress=_reporter(pipe))
         except Exception as e:
