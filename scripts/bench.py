@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from expograph.measure import memory, ratios, speed
+from expograph.measure import memory, mixing, ratios, speed
 from expograph.memory import keep_freed_memory
 from expograph.report import rendering
 from expograph.report.screen import Screen, show
@@ -26,7 +26,8 @@ def main() -> int:
     of_memory = memory.of_steps() + memory.of_a_million_nodes()  # before this process grows
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    measured = [*speed.of_mixing(), *speed.of_steps(), *of_memory]
+    of_mixing = mixing.of_averaging() + mixing.of_update() + mixing.of_gradients()
+    measured = [*of_mixing, *speed.of_steps(), *of_memory]
     tables = ratios.tables_of(measured, arguments.threads, provenance())
     rendering.write(tables, arguments.results / "bench")
     show(Console(), [Screen(tables["ratios"])])

@@ -11,7 +11,8 @@ import torch
 
 from expograph.analysis.table_result import load
 from expograph.config import Run, experiments
-from expograph.measure import agreement, communication, dry_run, ratios, smoke, speed
+from expograph.graphs.topology import build
+from expograph.measure import agreement, communication, dry_run, mixing, ratios, smoke, speed
 from expograph.measure.communication_table import tables_of
 from expograph.report.communication_figure import step_times
 from expograph.report.layout import layout
@@ -126,7 +127,7 @@ def test_smoke_runs_are_three_steps_and_none_is_left_out():
 
 def test_speed_is_measured_against_the_same_computation():
     """The plain loop that a training step is compared with averages by the same W."""
-    topology = speed.build("random_match", 6, seed=0)
+    topology = build("random_match", 6, seed=0)
     rows = list(torch.randn(6, 3))
     mixed = torch.stack(speed._mix_in_loop(topology, 2, rows))
     dense = torch.from_numpy(topology.at(2).dense()).float()
@@ -138,6 +139,25 @@ def test_speed_is_measured_against_the_same_computation():
         assert min(speed.seconds_of_step(problem, 4, rounds=1)) > 0
     (one,) = ratios.tables_of([ratios.Ratio("a", 1.5, "<= 2")], 2, MADE)["ratios"].means()
     assert one["value"] == 1.5
+
+
+def test_mixing_is_measured_of_every_group():
+    small = {"dataset": "digits", "batch_size": 4}
+    found = [
+        *mixing.of_averaging(4, 100, rounds=1),
+        *mixing.of_update((4,), rounds=1, **small),
+        *mixing.of_gradients(4, 3, rounds=1),
+    ]
+    assert len(found) == 2 * len(mixing.AVERAGING) + 3
+    assert all(ratio.value > 0 for ratio in found)
+
+
+def test_closed_form_gradients_are_those_of_autograd():
+    problem = mixing.assemble(mixing._run({"kind": "logistic", "dim": 5, "samples": 7}, 3)).problem
+    x = torch.randn(3, 5, dtype=torch.float64)
+    _, closed = problem.loss.value_and_gradient(x, *problem.local)
+    torch.testing.assert_close(mixing.by_autograd(problem, x), closed)
+    torch.testing.assert_close(mixing.by_autograd_one_by_one(problem, x), closed)
 
 
 def test_memory_is_counted_above_the_start():

@@ -1,4 +1,4 @@
-"""Speed of the embedded engine, as ratios within one run.
+"""Speed of a training step in the embedded engine, as ratios within one run.
 
 Times are medians of interleaved rounds, so that a machine that slows down slows down both sides
 of a ratio.
@@ -13,12 +13,11 @@ import torch
 from expograph import algorithms
 from expograph.config import Run
 from expograph.engines.embedded import Embedded
-from expograph.graphs.topology import Topology, build
+from expograph.graphs.topology import Topology
 from expograph.measure.ratios import Ratio
 from expograph.runs.assemble import assemble
 
 LR, BETA = 0.01, 0.9
-ONE_STEP = {"one_peer_exponential": "<= 1.25", "random_match": "", "static_exponential": ""}
 IMAGES = {"kind": "classification", "dataset": "fashion_mnist"}
 
 
@@ -31,33 +30,6 @@ def medians(rounds: int, **contenders: Callable[[], object]) -> dict[str, float]
             run()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(t[2:]) for name, t in times.items()}  # two rounds warm up
-
-
-def of_mixing(n: int = 64, d: int = 1_000_000) -> list[Ratio]:
-    """One step of averaging, against one pass over the memory and against the dense product."""
-    x, y, out = (torch.randn(n, d) for _ in range(3))
-    dense = torch.from_numpy(build("one_peer_exponential", n).at(3).dense()).float()
-    state = {name: (Embedded(build(name, n)), torch.randn(n, d), 0) for name in ONE_STEP}
-
-    def step(name: str) -> None:
-        engine, z, k = state[name]
-        state[name] = engine, engine.mixer(k)(z), k + 1
-
-    found = medians(
-        9,
-        add=lambda: torch.add(x, y, alpha=0.5, out=y),
-        dense=lambda: torch.mm(dense, x, out=out),
-        **{name: (lambda name=name: step(name)) for name in ONE_STEP},
-    )
-    rows = [
-        Ratio(f"{name}, n = {n}, d = {d:,}: time / torch.add", found[name] / found["add"], limit)
-        for name, limit in ONE_STEP.items()
-    ]
-    ratio = found["dense"] / found["one_peer_exponential"]
-    return [
-        *rows,
-        Ratio(f"one_peer_exponential, n = {n}, d = {d:,}: dense W @ X / time", ratio, ">= 4"),
-    ]
 
 
 def of_steps() -> list[Ratio]:

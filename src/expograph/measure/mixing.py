@@ -1,0 +1,147 @@
+"""Speed of mixing and of what else a step does beside the gradient, as ratios within one run.
+
+Averaging is compared with one pass over the memory (torch.add of two arrays into one of them) and
+with the dense product W X; a small network's averaging and update with its gradient; and the
+closed-form gradients of the convex problems with autograd.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from expograph import algorithms
+from expograph.config import Run
+from expograph.engines.embedded import Embedded
+from expograph.graphs.topology import build
+from expograph.measure.ratios import Ratio
+from expograph.measure.timing import interleaved
+from expograph.problems.convex import Convex
+from expograph.runs.assemble import assemble
+
+LR, BETA = 0.01, 0.9
+AVERAGING = {  # topology -> (time / torch.add, dense product / time) that is aimed at
+    "one_peer_exponential": ("<= 1.25", ">= 4"),
+    "random_match": ("<= 2", ">= 2"),
+    "static_exponential": ("<= 2", ">= 2"),
+    "grid": ("", ">= 2"),
+    "torus": ("", ">= 2"),
+    "hypercube": ("", ">= 2"),
+    "half_random": ("", ">= 1"),
+}
+
+
+def of_averaging(n: int = 64, d: int = 1_000_000, rounds: int = 9) -> list[Ratio]:
+    """One step of averaging, against one pass over the memory and against the dense product."""
+    rows = []
+    x, y, out = (torch.randn(n, d) for _ in range(3))
+    for name, (over_add, over_dense) in AVERAGING.items():
+        found = interleaved(
+            rounds,
+            add=lambda: torch.add(x, y, alpha=0.5, out=y),
+            dense=_dense_product(name, x, out),
+            time=_averaging(name, n, d),
+        )
+        group = f"averaging, n = {n}, d = {d:,}"
+        rows += [
+            found.ratio(group, f"{name}: time / torch.add", "time", "add", target=over_add),
+            found.ratio(group, f"{name}: dense W X / time", "dense", "time", target=over_dense),
+        ]
+    return rows
+
+
+def of_update(nodes: tuple[int, ...] = (8, 16, 32), rounds: int = 30, **problem) -> list[Ratio]:
+    """Averaging and update of a small network, against its gradient."""
+    settings = {"kind": "classification", "dataset": "fashion_mnist", "model": "mlp"} | problem
+    rows = []
+    for n in nodes:
+        built = assemble(_run(settings, n)).problem
+        x0, b0 = built.initial()
+        x, buffers = x0.repeat(n, 1), b0.repeat(n, 1)
+        rule, engine = algorithms.build("vanilla_dmsgd"), Embedded(build("one_peer_exponential", n))
+        gradients = built.gradient(x, buffers, 0)[1].clone()
+        update = _steps(lambda s, k: rule.step(s, lambda _: gradients, engine.mixer(k), LR, BETA))
+        state = rule.init(x)
+        found = interleaved(
+            rounds,
+            gradient=lambda: built.gradient(x, buffers, 0),
+            update=update(state),
+        )
+        group = f"{settings['model']}, d = {len(x0):,}, vanilla DmSGD"
+        what = f"one_peer_exponential, n = {n}: averaging and update / gradient"
+        rows.append(found.ratio(group, what, "update", "gradient", target="<= 0.3"))
+    return rows
+
+
+def of_gradients(n: int = 1024, dim: int = 100, rounds: int = 7) -> list[Ratio]:
+    """Closed-form gradients of logistic regression, against autograd of the same losses."""
+    problem = assemble(_run({"kind": "logistic", "dim": dim, "samples": 50}, n)).problem
+    x = torch.randn(n, dim, dtype=torch.float64)
+    found = interleaved(
+        rounds,
+        closed=lambda: problem.loss.value_and_gradient(x, *problem.local),
+        together=lambda: by_autograd(problem, x),
+        loop=lambda: by_autograd_one_by_one(problem, x),
+    )
+    group = f"logistic regression, n = {n:,}, d = {dim}"
+    return [
+        found.ratio(group, "autograd in a loop / closed form", "loop", "closed", target=">= 5"),
+        found.ratio(group, "autograd of all at once / closed form", "together", "closed"),
+    ]
+
+
+def by_autograd(problem: Convex, x: Tensor) -> Tensor:
+    """Gradients (n, d) of all workers' losses at once."""
+    x = x.clone().requires_grad_()
+    margins = problem.labels * torch.bmm(problem.features, x.unsqueeze(2)).squeeze(2)
+    values = softplus(-margins).mean(dim=1) + problem.settings.l2 / 2 * x.square().sum(dim=1)
+    return torch.autograd.grad(values.sum(), x)[0]
+
+
+def by_autograd_one_by_one(problem: Convex, x: Tensor) -> Tensor:
+    """Gradients (n, d), one worker after the other, as a straightforward script."""
+    gradients = []
+    for row, a, b in zip(x, problem.features, problem.labels, strict=True):
+        row = row.clone().requires_grad_()
+        value = softplus(-b * (a @ row)).mean() + problem.settings.l2 / 2 * row.square().sum()
+        gradients.append(torch.autograd.grad(value, row)[0])
+    return torch.stack(gradients)
+
+
+def _dense_product(name: str, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
+    W = torch.from_numpy(build(name, len(x)).at(0).dense()).to(x)
+    return lambda: torch.mm(W, x, out=out)
+
+
+def _averaging(name: str, n: int, d: int) -> Callable[[], None]:
+    engine = Embedded(build(name, n))
+    return _steps(lambda x, k: engine.mixer(k)(x))(torch.randn(n, d))
+
+
+def _steps(step: Callable) -> Callable:
+    """state -> a call without arguments that takes the next step."""
+
+    def start(state) -> Callable[[], None]:
+        k = 0
+
+        def run() -> None:
+            nonlocal state, k
+            state, k = step(state, k), k + 1
+
+        return run
+
+    return start
+
+
+def _run(problem: dict, nodes: int) -> Run:
+    values = {
+        "problem": problem,
+        "topology": "one_peer_exponential",
+        "nodes": nodes,
+        "algorithm": "vanilla_dmsgd",
+        "steps": 1,
+        "lr": LR,
+        "beta": BETA,
+    }
+    return Run.model_validate(values)
