@@ -21,7 +21,8 @@ def with_few_runs(n: int, rng: np.random.Generator) -> OnePeer:
 
 
 def any_matrix(n: int, rng: np.random.Generator) -> Sparse:
-    return Sparse(csr_array(rng.random((n, n)) * (rng.random((n, n)) < 0.1)))
+    W = np.eye(n) + rng.random((n, n)) * (rng.random((n, n)) < 0.1)
+    return Sparse(csr_array(W / W.sum(axis=1, keepdims=True)))
 
 
 MATRICES = {  # n and a generator -> W; with the schedules below they take every path of `prepare`
