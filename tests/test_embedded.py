@@ -5,11 +5,80 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from expograph.engines import embedded
 from expograph.engines.embedded import Embedded
-from expograph.graphs.mixing import bytes_sent
+from expograph.graphs.forms import OnePeer
+from expograph.graphs.mixing import Mixing, Sparse, bytes_sent
 from expograph.graphs.topology import build, names
+
+
+def with_few_runs(n: int, rng: np.random.Generator) -> OnePeer:
+    """Blocks of rows, up to three, in another order."""
+    parts = np.array_split(np.arange(n), np.sort(rng.integers(0, n + 1, size=2)))
+    return OnePeer(np.concatenate([parts[i] for i in rng.permutation(3)]), 0.3)
+
+
+def any_matrix(n: int, rng: np.random.Generator) -> Sparse:
+    W = np.eye(n) + rng.random((n, n)) * (rng.random((n, n)) < 0.1)
+    return Sparse(csr_array(W / W.sum(axis=1, keepdims=True)))
+
+
+MATRICES = {  # n and a generator -> W; with the schedules below they take every path of `prepare`
+    "many runs": lambda n, rng: OnePeer(rng.permutation(n), 0.3),
+    "few runs": with_few_runs,
+    "sparse": any_matrix,
+    **{
+        name: lambda n, rng, name=name: build(name, n).at(int(rng.integers(9)))
+        for name in ("one_peer_exponential", "one_peer_hypercube", "static_exponential", "ring")
+    },
+    "dense": lambda n, rng: build("half_random", n).at(0),
+}
+
+
+def check(W: Mixing, d: int, rng: np.random.Generator) -> None:
+    x = torch.from_numpy(rng.standard_normal((W.n, d)))
+    before, expected = x.clone(), torch.from_numpy(W.dense()) @ x
+    apply = embedded.prepare(W, x)
+    assert torch.equal(apply(x), apply(x)) and torch.equal(x, before)
+    torch.testing.assert_close(apply(x), expected, rtol=0, atol=1e-12)
+    single = x.float()
+    torch.testing.assert_close(embedded.prepare(W, single)(single), expected.float())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(sorted(MATRICES)),
+    st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33]),
+    st.sampled_from([0, 1, 2, 15, 16, 17, 31, 32, 33, 70]),
+    st.sampled_from([1, 32, 10**9]),
+    st.integers(0, 2**32 - 1),
+)
+def test_every_way_of_mixing_is_the_dense_product(kind, n, d, grain, seed):
+    """With thresholds so low that d = 16, 32 are at them and a row is cut into blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "GRAIN", grain)
+        patch.setattr(embedded, "BLOCK", 1024)
+        patch.setattr(embedded, "LEAST_COLUMNS", 16)
+        rng = np.random.default_rng(seed)
+        check(MATRICES[kind](n, rng), d, rng)
+
+
+@pytest.mark.parametrize("kind", sorted(MATRICES))
+@pytest.mark.parametrize("d", [embedded.GRAIN - 1, embedded.GRAIN, 2 * embedded.GRAIN + 1])
+def test_at_the_real_thresholds(kind, d):
+    rng = np.random.default_rng(d)
+    check(MATRICES[kind](23, rng), d, rng)
+
+
+def test_runs_are_found_where_they_are_few():
+    n = embedded.FEW_RUNS
+    assert embedded._runs(np.arange(5)) == [(slice(0, 5), slice(0, 5))]
+    shift = np.roll(np.arange(9), 4)
+    assert embedded._runs(shift) == [(slice(0, 4), slice(5, 9)), (slice(4, 9), slice(0, 5))]
+    assert len(embedded._runs(np.arange(n)[::-1])) == n
+    assert embedded._runs(np.arange(n + 1)[::-1]) == []
 
 
 @settings(max_examples=60, deadline=None)
@@ -20,8 +89,8 @@ from expograph.graphs.topology import build, names
     st.sampled_from([1, 10**9]),
     st.integers(0, 5),
 )
-def test_mixing_equals_dense_products_over_many_steps(name, n, d, rowwise_from, seed):
-    before, embedded.GRAIN = embedded.GRAIN, rowwise_from
+def test_mixing_equals_dense_products_over_many_steps(name, n, d, grain, seed):
+    before, embedded.GRAIN = embedded.GRAIN, grain
     try:
         topology = build(name, n, seed)
         engine = Embedded(topology)
@@ -45,9 +114,9 @@ def test_mixing_equals_dense_products_over_many_steps(name, n, d, rowwise_from, 
     st.sampled_from([1, 10**9]),
 )
 def test_servers_mix_as_kronecker_products_and_their_rows_are_equal(
-    name, servers, local_size, d, rowwise_from
+    name, servers, local_size, d, grain
 ):
-    before, embedded.GRAIN = embedded.GRAIN, rowwise_from
+    before, embedded.GRAIN = embedded.GRAIN, grain
     try:
         engine = Embedded(build(name, servers, 5, local_size))
         between = build(name, servers, 5)

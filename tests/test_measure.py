@@ -18,6 +18,7 @@ from expograph.measure import (
     communication,
     dry_run,
     gradient,
+    mixing,
     peers,
     plain,
     ratios,
@@ -183,6 +184,25 @@ def test_processes_over_gloo_take_steps():
     with peers.Processes(2) as processes:
         processes.step("fully_connected")
         processes.step("one_peer_exponential")
+
+
+def test_mixing_is_measured_of_every_group():
+    small = {"dataset": "digits", "batch_size": 4}
+    found = [
+        *mixing.of_averaging(4, 100, rounds=1),
+        *mixing.of_update((4,), rounds=1, **small),
+        *mixing.of_gradients(4, 3, rounds=1),
+    ]
+    assert len(found) == 2 * len(mixing.AVERAGING) + 3
+    assert all(ratio.value > 0 for ratio in found)
+
+
+def test_closed_form_gradients_are_those_of_autograd():
+    problem = mixing.assemble(mixing._run({"kind": "logistic", "dim": 5, "samples": 7}, 3)).problem
+    x = torch.randn(3, 5, dtype=torch.float64)
+    _, closed = problem.loss.value_and_gradient(x, *problem.local)
+    torch.testing.assert_close(mixing.by_autograd(problem, x), closed)
+    torch.testing.assert_close(mixing.by_autograd_one_by_one(problem, x), closed)
 
 
 def test_memory_is_counted_above_the_start():

@@ -59,17 +59,16 @@ def of_update(nodes: tuple[int, ...] = (8, 16, 32), rounds: int = 30, **problem)
 
 def _of_update(settings: dict, n: int, rounds: int) -> Ratio:
     built = assemble(_run(settings, n)).problem
-    x0, b0 = built.initial()
-    x, buffers = x0.repeat(n, 1), b0.repeat(n, 1)
+    x, buffers = (initial.repeat(n, 1) for initial in built.initial())
+    gradients = built.gradient(x, buffers, 0)[1]
     rule, engine = algorithms.build("vanilla_dmsgd"), Embedded(build("one_peer_exponential", n))
-    gradients = built.gradient(x, buffers, 0)[1].clone()
     update = _steps(lambda s, k: rule.step(s, lambda _: gradients, engine.mixer(k), LR, BETA))
     found = interleaved(
         rounds,
         gradient=lambda: built.gradient(x, buffers, 0),
         update=update(rule.init(x)),
     )
-    group = f"{settings['model']}, d = {len(x0):,}, vanilla DmSGD"
+    group = f"{settings['model']}, d = {x.shape[1]:,}, vanilla DmSGD"
     what = f"one_peer_exponential, n = {n}: averaging and update / gradient"
     return found.ratio(group, what, "update", "gradient", target="<= 0.3")
 
