@@ -8,8 +8,9 @@ examples:
 present code. If losses and consensus distance agree within 1e-5, relative, after 100 steps,
 accuracies within 0.05 points, and parameters within 1e-5 after 10 steps, it enters both codes in
 results/equivalent.json, and runs of the older one are not stale any more. Where training makes
-rounding errors larger than that, the first two may differ by three times as much as four runs of
-the present code do whose first models are a last bit apart. Both take some minutes.
+rounding errors larger than that, the first two may differ by ten times (the square root of the
+steps) as much as four runs of the present code do whose first models are a last bit apart. Both
+take some minutes.
 
 exit status: 0 recorded, or equal; 1 the numbers differ, 2 the command or a file is wrong.
 """

@@ -31,7 +31,8 @@ from expograph.validation import first_mistake
 FOLDER = "equivalent"  # under the results
 STEPS, EARLY = 100, 10  # of a short run; where its parameters are compared
 PROJECTIONS = 8
-NUDGES, SLACK = (1, 2, 3, 4), 3.0  # starts a last bit apart; see `compare`
+NUDGES = (1, 2, 3, 4)  # starts that are a last bit apart
+SLACK = STEPS**0.5  # other code rounds otherwise at every step, a nudge is of one: they add up so
 RELATIVE, POINTS, PARAMETERS = 1e-5, 0.05, 1e-5  # of losses and distances; accuracies; |x|
 ROUNDING = 1e-12  # of |x|^2: a consensus distance below it is the rounding of equal models
 PERCENT = ("accuracy", "map")  # first words of metrics in points
