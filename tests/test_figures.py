@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from expograph import cli
 from expograph.analysis.published import Published
 from expograph.analysis.table_result import Cell, Column, Row, TableResult
 from expograph.analysis.tables import pivot
+from expograph.commands import figure as command
 from expograph.config import Table
 from expograph.graphs.topology import Topology, build
-from expograph.report import cost_figures, figures, style
+from expograph.report import cost_figures, figures, gallery, style
+from expograph.report import drawn as drawn_figures
 from expograph.report.headline import headline
 
 SPEED_UP = pd.DataFrame(
@@ -180,3 +184,27 @@ def test_what_the_headline_lacks_is_named():
 def test_a_topology_of_ones_own_has_a_look():
     assert style.line_style("mine") == {**style.line_style("mine"), "label": "mine"}
     assert style.line_style("mine")["color"] == style.OTHER not in style.COLOURS.values()
+
+
+def test_a_figure_is_drawn_again_only_if_something_has_changed(tmp_path, monkeypatch, capsys):
+    def drawn() -> list[str]:
+        assert cli.main(["figure", *words, "--results", str(tmp_path)]) == 0
+        out = capsys.readouterr().out
+        return [line for line in out.splitlines() if "are drawn already" not in line]
+
+    drawing = []
+    monkeypatch.setitem(gallery.DRAW, "table1_curves", lambda root: drawing.append(1) or Figure())
+    monkeypatch.setattr(command, "ALONE", ())
+    data = tmp_path / "table1" / "curves.csv"
+    data.parent.mkdir()
+    data.write_text("step\n1\n")
+    words: list[str] = []
+    assert drawn() and not drawn() and len(drawing) == 1
+    data.write_text("step\n2\n")
+    assert drawn() and not drawn() and len(drawing) == 2
+    (tmp_path / "figures" / "table1_curves.svg").unlink()
+    assert drawn() and not drawn() and len(drawing) == 3
+    monkeypatch.setattr(drawn_figures, "_versions", lambda: "others")
+    assert drawn() and not drawn() and len(drawing) == 4
+    words = ["table1_curves"]  # asked for by name
+    assert drawn() and len(drawing) == 5
