@@ -137,8 +137,8 @@ def _runs(peer: np.ndarray) -> list[tuple[slice, slice]]:
 def _in_blocks(fill: Fill, like: Tensor) -> Apply:
     """Mix a block of columns after the other, so that rows are read from memory only once.
 
-    They are found in the cache by the other ranks that hear them: 0.6 to 0.7 of the time of the whole
-    static exponential product where n = 64, d = 1,000,000.
+    They are found in the cache by the other ranks that hear them: 0.6 to 0.7 of the time of the
+    whole static exponential product where n = 64, d = 1,000,000.
     """
     columns = max(LEAST_COLUMNS, BLOCK // (len(like) * like.element_size()))
     if like.device.type != "cpu":
