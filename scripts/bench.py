@@ -1,6 +1,7 @@
 """Speed and memory of the embedded engine, as ratios within one run.
 
 python scripts/bench.py              writes results/bench/: table.json and its renderings
+python scripts/bench.py steps peers  these groups alone
 """
 
 import argparse
@@ -17,30 +18,33 @@ from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.provenance import provenance
 
+MEASURE = {
+    "memory": (memory.of_steps, memory.of_a_million_nodes),  # first: before this process grows
+    "arithmetic": (gradient.of_arithmetic,),
+    "steps": (speed.of_steps,),
+    "update": (mixing.of_update,),
+    "averaging": (mixing.of_averaging,),
+    "convex": (mixing.of_gradients,),
+    "evaluation": (gradient.of_evaluation,),
+    "peers": (peers.of_processes,),
+    "workers": (gradient.of_numbers,),
+    "blocks": (gradient.of_blocks,),
+    "sweeps": (sweeps.of_small_runs, sweeps.of_repeated_tables, sweeps.of_worker_memory),
+}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(MEASURE))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
     arguments = parser.parse_args()
-    of_memory = memory.of_steps() + memory.of_a_million_nodes()  # before this process grows
+    if unknown := [group for group in arguments.groups if group not in MEASURE]:
+        parser.error(f"unknown group {unknown[0]!r}: one of {', '.join(MEASURE)}")
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    measured = [
-        *gradient.of_blocks(),
-        *gradient.of_numbers(),
-        *gradient.of_arithmetic(),
-        *gradient.of_evaluation(),
-        *speed.of_steps(),
-        *mixing.of_update(),
-        *mixing.of_averaging(),
-        *mixing.of_gradients(),
-        *peers.of_processes(),
-        *sweeps.of_small_runs(),
-        *sweeps.of_repeated_tables(),
-        *sweeps.of_worker_memory(),
-        *of_memory,
-    ]
+    groups = arguments.groups or list(MEASURE)
+    measured = [ratio for group in groups for measure in MEASURE[group] for ratio in measure()]
     tables = ratios.tables_of(measured, arguments.threads, provenance())
     rendering.write(tables, arguments.results / "bench")
     show(Console(), [Screen(tables["ratios"])])
