@@ -1,7 +1,7 @@
 """Speed and memory of the embedded engine, as ratios within one run.
 
 python scripts/bench.py              writes results/bench/: table.json and its renderings
-python scripts/bench.py steps peers  these groups alone
+python scripts/bench.py steps peers  these groups alone, shown and not written
 """
 
 import argparse
@@ -19,7 +19,8 @@ from expograph.runs import results
 from expograph.runs.provenance import provenance
 
 MEASURE = {
-    "memory": (memory.of_steps, memory.of_a_million_nodes),  # first: before this process grows
+    # first: a new process starts with the peak of this one
+    "memory": (memory.of_steps, memory.of_a_million_nodes, sweeps.of_worker_memory),
     "arithmetic": (gradient.of_arithmetic,),
     "steps": (speed.of_steps,),
     "update": (mixing.of_update,),
@@ -29,7 +30,7 @@ MEASURE = {
     "peers": (peers.of_processes,),
     "workers": (gradient.of_numbers,),
     "blocks": (gradient.of_blocks,),
-    "sweeps": (sweeps.of_small_runs, sweeps.of_repeated_tables, sweeps.of_worker_memory),
+    "sweeps": (sweeps.of_small_runs, sweeps.of_repeated_tables),
 }
 
 
@@ -43,10 +44,11 @@ def main() -> int:
         parser.error(f"unknown group {unknown[0]!r}: one of {', '.join(MEASURE)}")
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    groups = arguments.groups or list(MEASURE)
+    groups = [group for group in MEASURE if group in (arguments.groups or MEASURE)]
     measured = [ratio for group in groups for measure in MEASURE[group] for ratio in measure()]
     tables = ratios.tables_of(measured, arguments.threads, provenance())
-    rendering.write(tables, arguments.results / "bench")
+    if not arguments.groups:
+        rendering.write(tables, arguments.results / "bench")
     show(Console(), [Screen(tables["ratios"])])
     return 0
 

@@ -198,7 +198,9 @@ def test_mixing_is_measured_of_every_group():
 
 
 def test_closed_form_gradients_are_those_of_autograd():
-    problem = mixing.assemble(mixing._run({"kind": "logistic", "dim": 5, "samples": 7}, 3)).problem
+    problem = mixing.assemble(
+        mixing.run_of({"kind": "logistic", "dim": 5, "samples": 7}, 3)
+    ).problem
     x = torch.randn(3, 5, dtype=torch.float64)
     _, closed = problem.loss.value_and_gradient(x, *problem.local)
     torch.testing.assert_close(mixing.by_autograd(problem, x), closed)

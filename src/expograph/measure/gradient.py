@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,14 +122,14 @@ def of_evaluation(n: int = 32, images: int = 10_000, rounds: int = 3) -> list[Ra
     problem = ImageClassification(settings, n, range(n), seed=0)
     x, buffers = (t.repeat(n, 1) for t in problem.initial())
     plain = plain_network("cnn", SHAPE).eval()
-    samples = range(min(images, len(problem.dataset.test_labels)))
+    samples = np.arange(min(images, len(problem.dataset.test_labels)))
     k = 0
 
     @torch.no_grad()
     def one_at_a_time() -> None:
         for _ in range(n):
             for start in range(0, len(samples), 1000):
-                batch = problem.images.test(list(samples)[start : start + 1000])
+                batch = problem.images.test(samples[start : start + 1000])
                 plain(batch.permute(0, 3, 1, 2)).argmax(dim=1)
 
     def steps() -> None:

@@ -12,15 +12,14 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from expograph import algorithms
-from expograph.config import Run
 from expograph.engines.embedded import Embedded
 from expograph.graphs.topology import build
 from expograph.measure.ratios import Ratio
+from expograph.measure.speed import BETA, LR, run_of
 from expograph.measure.timing import interleaved
 from expograph.problems.convex import Convex
 from expograph.runs.assemble import assemble
 
-LR, BETA = 0.01, 0.9
 AVERAGING = {  # topology -> (time / torch.add, dense product / time) that is aimed at
     "one_peer_exponential": ("<= 1.25", ">= 4"),
     "random_match": ("<= 2", ">= 2"),
@@ -58,7 +57,7 @@ def of_update(nodes: tuple[int, ...] = (8, 16, 32), rounds: int = 30, **problem)
 
 
 def _of_update(settings: dict, n: int, rounds: int) -> Ratio:
-    built = assemble(_run(settings, n)).problem
+    built = assemble(run_of(settings, n)).problem
     x, buffers = (initial.repeat(n, 1) for initial in built.initial())
     gradients = built.gradient(x, buffers, 0)[1]
     rule, engine = algorithms.build("vanilla_dmsgd"), Embedded(build("one_peer_exponential", n))
@@ -75,7 +74,7 @@ def _of_update(settings: dict, n: int, rounds: int) -> Ratio:
 
 def of_gradients(n: int = 1024, dim: int = 100, rounds: int = 7) -> list[Ratio]:
     """Closed-form gradients of logistic regression, against autograd of the same losses."""
-    problem = assemble(_run({"kind": "logistic", "dim": dim, "samples": 50}, n)).problem
+    problem = assemble(run_of({"kind": "logistic", "dim": dim, "samples": 50}, n)).problem
     x = torch.randn(n, dim, dtype=torch.float64)
     found = interleaved(
         rounds,
@@ -131,16 +130,3 @@ def _steps(step: Callable) -> Callable:
         return run
 
     return start
-
-
-def _run(problem: dict, nodes: int) -> Run:
-    values = {
-        "problem": problem,
-        "topology": "one_peer_exponential",
-        "nodes": nodes,
-        "algorithm": "vanilla_dmsgd",
-        "steps": 1,
-        "lr": LR,
-        "beta": BETA,
-    }
-    return Run.model_validate(values)

@@ -14,10 +14,9 @@ import torch.distributed as dist
 from torch import multiprocessing
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from expograph.config import Run
 from expograph.measure.plain import plain_network
 from expograph.measure.ratios import Ratio
-from expograph.measure.speed import BETA, IMAGES, LR, vectorised
+from expograph.measure.speed import BETA, IMAGES, LR, run_of, vectorised
 from expograph.measure.timing import interleaved
 from expograph.runs.assemble import assemble
 
@@ -46,18 +45,8 @@ def of_processes(counts: tuple[int, ...] = (4, 8, 16), rounds: int = 5) -> list[
 
 def _ours(topology: str, n: int):
     """`STEPS` steps of the embedded engine, from data to mixing."""
-    run = Run.model_validate(
-        {
-            "problem": {**IMAGES, "model": "cnn", "batch_size": BATCH},
-            "topology": topology,
-            "nodes": n,
-            "algorithm": "vanilla_dmsgd",
-            "steps": 1,
-            "lr": LR,
-            "beta": BETA,
-        }
-    )
-    parts = assemble(run)
+    problem = {**IMAGES, "model": "cnn", "batch_size": BATCH}
+    parts = assemble(run_of(problem, n, topology))
     step = vectorised(parts.problem, parts.schedule)
 
     def steps() -> None:

@@ -35,12 +35,12 @@ def of_steps() -> list[Ratio]:
     return found
 
 
-def times_of_step(problem: dict, nodes: int, rounds: int) -> Rounds:
-    """A training step of all workers: "vectorised", and as a "loop" over the workers."""
-    run = Run.model_validate(
+def run_of(problem: dict, nodes: int, topology: str = "one_peer_exponential") -> Run:
+    """The run whose parts are measured: vanilla DmSGD on a problem."""
+    return Run.model_validate(
         {
             "problem": problem,
-            "topology": "one_peer_exponential",
+            "topology": topology,
             "nodes": nodes,
             "algorithm": "vanilla_dmsgd",
             "steps": 1,
@@ -48,7 +48,11 @@ def times_of_step(problem: dict, nodes: int, rounds: int) -> Rounds:
             "beta": BETA,
         }
     )
-    assembly = assemble(run)
+
+
+def times_of_step(problem: dict, nodes: int, rounds: int) -> Rounds:
+    """A training step of all workers: "vectorised", and as a "loop" over the workers."""
+    assembly = assemble(run_of(problem, nodes))
     built, topology = assembly.problem, assembly.schedule
     loop = _logistic_loop if problem["kind"] == "logistic" else _network_loop
     return interleaved(

@@ -107,7 +107,7 @@ class Difference(NamedTuple):
     @property
     def in_points(self) -> bool:
         """Whether they are accuracies, apart by points of a per cent."""
-        return self.what.split("_")[0] in PERCENT
+        return _in_points(self.what)
 
     @property
     def equal(self) -> bool:
@@ -211,18 +211,22 @@ def compare(old: Measured, new: Measured, nudged: Sequence[Measured] = ()) -> li
         a, b, *others = (m.metrics.get(name, float("nan")) for m in (old, new, *nudged))
         apart, within = _apart(name, a, b, squared)
         rounding = [SLACK * _apart(name, b, other, squared)[0] for other in others]
-        found.append(Difference(name, a, b, apart, max(within, *rounding, 0.0)))
+        found.append(Difference(name, a, b, apart, max([within, *rounding])))
     apart = _parameters_apart(old, new)
     where = f"parameters after {EARLY} steps, |x|"
     norms = [float(np.mean(m.norms)) for m in (old, new)]
     return [*found, Difference(where, *norms, apart, PARAMETERS)]
 
 
+def _in_points(name: str) -> bool:
+    return name.split("_")[0] in PERCENT
+
+
 def _apart(name: str, a: float, b: float, squared: float) -> tuple[float, float]:
     """How far two values of a metric are apart, and how far equal code may be."""
     if name == "consensus_distance" and max(a, b) < ROUNDING * squared:
         return 0.0, RELATIVE
-    if name.split("_")[0] in PERCENT:
+    if _in_points(name):
         return abs(a - b), POINTS
     return abs(a - b) / (max(abs(a), abs(b)) or 1.0), RELATIVE
 
