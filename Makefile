@@ -34,7 +34,7 @@ CLUSTER := $(VENV)/cluster.json
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
-	report watch notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak
+	report watch notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak gpu-check
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -138,8 +138,11 @@ bench-comm: $(CLUSTER) ## time of one averaging step against size and ranks; wri
 testbed: $(CLUSTER) ## the same on virtual hosts joined by RATE=1gbit links (root, iproute2)
 	@$(IN_CLUSTER) $(RUN) scripts/bench_comm.py --testbed $(or $(RATE),1gbit)
 
-bench: $(READY) ## speed and memory of the engine, as ratios; writes results/bench/
+bench: data ## speed and memory of the engine, as ratios; writes results/bench/ (15 minutes)
 	@$(RUN) scripts/bench.py
+
+gpu-check: data ## does a GPU give the numbers of the CPU, and how fast? (needs one)
+	@$(RUN) scripts/gpu_check.py
 
 clean-runs: ## forget the finished runs: the next reproduce-table trains again
 	@rm -rf results/runs results/custom results/tensorboard results/running

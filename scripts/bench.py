@@ -1,6 +1,6 @@
 """Speed and memory of the embedded engine, as ratios within one run.
 
-python scripts/bench.py              writes results/bench/: table.json and its renderings
+python scripts/bench.py              writes results/bench/: the table and its figure
 python scripts/bench.py steps peers  these groups alone, shown and not written
 """
 
@@ -13,7 +13,8 @@ from rich.console import Console
 
 from expograph.measure import gradient, memory, mixing, peers, ratios, speed, sweeps
 from expograph.memory import keep_freed_memory
-from expograph.report import rendering
+from expograph.report import figures, rendering
+from expograph.report.ratios_figure import promises
 from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.provenance import provenance
@@ -27,9 +28,10 @@ MEASURE = {
     "averaging": (mixing.of_averaging,),
     "convex": (mixing.of_gradients,),
     "evaluation": (gradient.of_evaluation,),
-    "peers": (peers.of_processes,),
+    "peers": (peers.of_processes, peers.of_bluefog),
     "workers": (gradient.of_numbers,),
     "blocks": (gradient.of_blocks,),
+    "threads": (sweeps.of_threads,),
     "sweeps": (sweeps.of_small_runs, sweeps.of_repeated_tables),
 }
 
@@ -48,7 +50,9 @@ def main() -> int:
     measured = [ratio for group in groups for measure in MEASURE[group] for ratio in measure()]
     tables = ratios.tables_of(measured, arguments.threads, provenance())
     if not arguments.groups:
-        rendering.write(tables, arguments.results / "bench")
+        folder = arguments.results / "bench"
+        rendering.write(tables, folder)
+        figures.save(promises(tables["ratios"]), folder / "figure")
     show(Console(), [Screen(tables["ratios"])])
     return 0
 

@@ -17,6 +17,7 @@ from expograph.measure import (
     agreement,
     communication,
     dry_run,
+    gpu,
     gradient,
     mixing,
     peers,
@@ -30,6 +31,7 @@ from expograph.measure import (
 from expograph.measure.communication_table import tables_of
 from expograph.report.communication_figure import step_times
 from expograph.report.layout import layout
+from expograph.report.ratios_figure import promises
 from expograph.report.rendering import write
 
 ROOT = Path(__file__).parents[1]
@@ -155,6 +157,38 @@ def test_speed_is_measured_against_the_same_computation():
     ratio = ratios.Ratio("of", "a", 1.5, 1.0, 2.0, "<= 2")
     (one,) = ratios.tables_of([ratio], 2, MADE)["ratios"].means()
     assert one["value"] == 1.5 and ratio.met and not ratio._replace(target=">= 2").met
+
+
+def test_promises_are_drawn_in_units_of_their_targets():
+    kept = ratios.Ratio("of", "kept", 1.0, 0.5, 2.0, "<= 2")
+    missed = ratios.Ratio("of", "missed", 1.0, target=">= 4")
+    unpromised = ratios.Ratio("of", "no promise", 3.0)
+    table = ratios.tables_of([kept, unpromised, missed], 2, MADE)["ratios"]
+    (axis,) = promises(table).axes
+    dots = [line.get_xdata()[0] for line in axis.lines if line.get_marker() not in ("None", "")]
+    bars = [list(line.get_xdata()) for line in axis.lines if len(line.get_xdata()) == 2]
+    assert dots == [2, 0.25] and [4, 1] in bars
+    assert len(axis.get_yticklabels()) == 2
+
+
+def test_a_device_is_compared_with_the_cpu():
+    """The CPU with itself: every difference is none, every run is there."""
+    small = {"dataset": "digits", "batch_size": 4}
+    found = list(gpu.compare("cpu", nodes=4, **small))
+    assert len(found) == len(gpu.MODELS) + len(gpu.TOPOLOGIES) - 1
+    assert all(one.difference == 0 and one.equal and one.device > 0 for one in found)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+def test_gpu_check_says_that_it_is_untried():
+    done = subprocess.run([sys.executable, "scripts/gpu_check.py"], cwd=ROOT, capture_output=True)
+    assert done.returncode == 2 and b"untried" in done.stderr
+
+
+@pytest.mark.skipif(not (BIN / "bfrun").exists(), reason="no cluster environment")
+def test_a_run_under_bfrun_is_timed_by_its_record():
+    found = peers.of_bluefog(n=2, steps=3, rounds=1)
+    assert len(found) == len(peers.AVERAGED) and all(one.value > 0 for one in found)
 
 
 def test_contenders_take_turns_and_a_ratio_is_the_median_of_rounds():

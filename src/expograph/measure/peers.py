@@ -1,9 +1,11 @@
 """One run in one process against a process a worker on the same cores, as other simulators do.
 
 The processes are plain torch ones over gloo: a model, torch.optim.SGD and a message each step,
-the way of EXO Gym and of most tutorials. BlueFog's are in `of_bluefog`.
+the way of EXO Gym and of most tutorials. BlueFog's are this repository's own ranks under bfrun.
 """
 
+import json
+import shutil
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,8 +19,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from expograph.measure.plain import plain_network
 from expograph.measure.ratios import Ratio
 from expograph.measure.speed import BETA, IMAGES, LR, run_of, vectorised
-from expograph.measure.timing import interleaved
+from expograph.measure.sweeps import run_alone
+from expograph.measure.timing import Rounds, interleaved
 from expograph.runs.assemble import assemble
+from expograph.runs.mpi_job import search_path
 
 BATCH, SHAPE = 16, (28, 28, 1)
 STEPS = 10  # of the processes, a round
@@ -54,6 +58,49 @@ def _ours(topology: str, n: int):
             step()
 
     return steps
+
+
+CONFIG = """
+name = "peers"
+[run]
+topology = "{topology}"
+nodes = {n}
+algorithm = "{algorithm}"
+beta = 0.9
+steps = {steps}
+record_every = {steps}
+lr = 0.01
+problem = {{ kind = "classification", dataset = "fashion_mnist", model = "cnn", batch_size = 16 }}
+"""
+
+
+def of_bluefog(n: int = 8, steps: int = 100, rounds: int = 3) -> list[Ratio]:
+    """The same run as `bfrun -np 8` / embedded, training alone; nothing where bfrun is not."""
+    if shutil.which("bfrun", path=search_path()) is None:
+        return []
+    found = []
+    for topology, name in AVERAGED.items():
+        seconds = Rounds({"bluefog": [], "embedded": []})
+        for _ in range(rounds):
+            for engine, each in seconds.seconds.items():
+                each.append(_train_seconds(topology, n, steps, engine))
+        what = f"small CNN, n = {n}, {name}: bfrun -np {n} / embedded engine"
+        found.append(seconds.ratio("peers", what, "bluefog", "embedded", ">= 15"))
+    return found
+
+
+def _train_seconds(topology: str, n: int, steps: int, engine: str) -> float:
+    """Seconds that the training of a run took, by its own record."""
+    algorithm = "psgd" if topology == "fully_connected" else "vanilla_dmsgd"
+    with TemporaryDirectory() as folder:
+        config = Path(folder) / "peers.toml"
+        values = {"topology": topology, "algorithm": algorithm, "n": n, "steps": steps}
+        config.write_text(CONFIG.format(**values))
+        ranks = [] if engine == "embedded" else ["--np", str(n)]
+        there = ["--results", folder, "--engine", engine, *ranks]
+        run_alone("-m", "expograph", "sweep", str(config), *there)
+        (record,) = Path(folder).rglob("run.json")
+        return float(json.loads(record.read_text())["final"]["train_seconds"])
 
 
 class Processes:

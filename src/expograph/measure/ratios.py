@@ -14,7 +14,7 @@ class Ratio(NamedTuple):
         measured: of what.
         value: the number, a median where there are rounds.
         low, high: quartiles over the rounds; None for one measurement.
-        target: what is promised of it, as in "<= 1.25"; "" if nothing.
+        target: what is promised of it, "<= 1.25" or ">= 4"; "" if nothing.
     """
 
     group: str
@@ -29,8 +29,14 @@ class Ratio(NamedTuple):
         """Whether the value is what is promised; None without a promise."""
         if not self.target:
             return None
-        sign, bound = self.target.split()
-        return self.value <= float(bound) if sign in ("<=", "<") else self.value >= float(bound)
+        sign, bound = bound_of(self.target)
+        return self.value <= bound if sign == "<=" else self.value >= bound
+
+
+def bound_of(target: str) -> tuple[str, float]:
+    """Sign and number of a target such as "<= 1.25"."""
+    sign, number = target.split()
+    return sign, float(number)
 
 
 def tables_of(ratios: Iterable[Ratio], threads: int, made: Mapping[str, Any]) -> Tables:
@@ -38,7 +44,7 @@ def tables_of(ratios: Iterable[Ratio], threads: int, made: Mapping[str, Any]) ->
     rows = tuple(
         Row(
             labels=(r.group, r.measured),
-            cells=(Cell(mean=r.value), Cell(text=_quartiles(r)), Cell(text=r.target)),
+            cells=(Cell(mean=r.value, low=r.low, high=r.high), Cell(text=r.target)),
         )
         for r in ratios
     )
@@ -46,12 +52,12 @@ def tables_of(ratios: Iterable[Ratio], threads: int, made: Mapping[str, Any]) ->
         id="ratios",
         heading="Ratios within one run",
         labels=("of", "measured"),
-        columns=(Column(name="value"), Column(name="quartiles"), Column(name="target")),
+        columns=(Column(name="value"), Column(name="target")),
         rows=rows,
     )
     note = (
         f"{made['cpu']}, {threads} threads where none are named, torch {made['torch']}; medians "
-        "of interleaved rounds; `make bench`"
+        "[quartiles] of interleaved rounds; `make bench`"
     )
     return Tables(
         title="Speed and memory of the embedded engine",
@@ -59,7 +65,3 @@ def tables_of(ratios: Iterable[Ratio], threads: int, made: Mapping[str, Any]) ->
         notes=(note,),
         made={**made, "threads": threads},
     )
-
-
-def _quartiles(ratio: Ratio) -> str:
-    return "" if ratio.low is None else f"{ratio.low:.2f} to {ratio.high:.2f}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from expograph.config import Run, load
 from expograph.measure.memory import in_fresh_process
 from expograph.measure.ratios import Ratio
+from expograph.measure.timing import interleaved
 from expograph.memory import keep_freed_memory
 from expograph.runs import store
 from expograph.runs.cores import cores
@@ -33,6 +34,19 @@ problem = {{ kind = "least_squares", samples = 50, noise = 1.0 }}
 [[sweep]]
 seed = {seeds}
 """
+LONG = """
+name = "long"
+[run]
+topology = "one_peer_exponential"
+nodes = 32
+algorithm = "dsgd_atc"
+steps = {steps}
+record_every = {steps}
+lr = 0.05
+problem = {{ kind = "classification", dataset = "fashion_mnist", model = "{model}" }}
+[[sweep]]
+seed = {seeds}
+"""
 TABLES = [f"configs/{name}.toml" for name in ("table1", "table2", "table3")]
 UNREAD = ("runs", "figures", "report", "custom", "tensorboard", "running")  # of the results
 
@@ -42,7 +56,7 @@ def of_small_runs(count: int = 300, steps: int = 5000) -> list[Ratio]:
     with tempfile.TemporaryDirectory() as folder:
         runs = _small(Path(folder), count, steps)
         start = time.perf_counter()
-        _run("-m", "expograph", "sweep", f"{folder}/small.toml", "--results", folder)
+        run_alone("-m", "expograph", "sweep", f"{folder}/small.toml", "--results", folder)
         seconds = time.perf_counter() - start
         files = (Path(folder) / "runs" / run.key / "run.json" for run in runs)
         trained = sum(json.loads(file.read_text())["final"]["train_seconds"] for file in files)
@@ -51,17 +65,40 @@ def of_small_runs(count: int = 300, steps: int = 5000) -> list[Ratio]:
     return [Ratio(group=GROUP, measured=what, value=ratio, target="<= 1.1")]
 
 
+def of_threads(steps: int = 150, rounds: int = 3) -> list[Ratio]:
+    """Two runs one after the other, all cores for each, against both at once, a core each."""
+    found = []
+    for model, name in {"mlp": "MLP", "cnn": "small CNN"}.items():
+        times = interleaved(
+            rounds,
+            after=lambda model=model: _long(model, steps, jobs=1),
+            beside=lambda model=model: _long(model, steps, jobs=2),
+            warm_up=0,
+        )
+        what = f"{name}, n = 32, two runs of {steps} steps: one after the other / side by side"
+        found.append(times.ratio(GROUP, what, "after", "beside", target=">= 1"))
+    return found
+
+
+def _long(model: str, steps: int, jobs: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "long.toml"
+        path.write_text(LONG.format(model=model, steps=steps, seeds=[0, 1]))
+        there = ["--results", folder, "--jobs", str(jobs)]
+        run_alone("-m", "expograph", "sweep", str(path), *there)
+
+
 def of_repeated_tables(results: Path = store.ROOT) -> list[Ratio]:
     """`make reproduce-table` with every run finished and every figure drawn, on a copy."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "results"
         shutil.copytree(results, copy, ignore=shutil.ignore_patterns(*UNREAD))
         there = ["--results", str(copy)]
-        _run("-m", "expograph", "figure", *there)
+        run_alone("-m", "expograph", "figure", *there)
         start = time.perf_counter()
-        _run("scripts/fetch_data.py")
-        _run("-m", "expograph", "sweep", *TABLES, "--continue", "--keep-stale", *there)
-        _run("-m", "expograph", "figure", *there)
+        run_alone("scripts/fetch_data.py")
+        run_alone("-m", "expograph", "sweep", *TABLES, "--continue", "--keep-stale", *there)
+        run_alone("-m", "expograph", "figure", *there)
         seconds = time.perf_counter() - start
     what = "reproduce-table with everything finished, seconds"
     return [Ratio(group=GROUP, measured=what, value=seconds, target="<= 5")]
@@ -96,7 +133,7 @@ def _peaks(runs: Sequence[Run], root: Path) -> list[int]:
     return found
 
 
-def _run(*words: str) -> None:
+def run_alone(*words: str) -> None:
     """A command of this Python, with no runs but those of the results it is given."""
     bare = {name: value for name, value in os.environ.items() if name != store.RUNS}
     subprocess.run([sys.executable, *words], env=bare, stdout=subprocess.DEVNULL, check=True)

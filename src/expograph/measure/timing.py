@@ -41,14 +41,16 @@ class Rounds(NamedTuple):
         return Ratio(group, measured, float(middle), float(low), float(high), target)
 
 
-def interleaved(rounds: int, **contenders: Callable[[], object]) -> Rounds:
-    """Run each contender once a round, after `WARM_UP` rounds that are not counted."""
+def interleaved(
+    rounds: int, *, warm_up: int = WARM_UP, **contenders: Callable[[], object]
+) -> Rounds:
+    """Run each contender once a round, after `warm_up` rounds that are not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(WARM_UP + rounds):
+    for number in range(warm_up + rounds):
         for name, run in contenders.items():
             start = time.perf_counter()
             run()
-            if number >= WARM_UP:
+            if number >= warm_up:
                 seconds[name].append(time.perf_counter() - start)
     return Rounds(seconds)
 
