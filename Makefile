@@ -34,7 +34,7 @@ CLUSTER := $(VENV)/cluster.json
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
-	report watch notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak gpu-check
+	report watch tune notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak gpu-check
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ reproduce: data ## every table, figure and claim at laptop scale: within an hour
 	@$(EXPOGRAPH) figure
 	@$(RUN) scripts/cost_model.py
 	@$(EXPOGRAPH) claims
+
+tune: data ## choose the step sizes on held-out images; writes configs/step_sizes.toml (40 minutes)
+	@$(EXPOGRAPH) tune $(or $(CONFIG),$(wildcard configs/tuning_*.toml)) $(SWEEP)
 
 claims: data ## measure the paper's claims; writes results/claims.md
 	@$(EXPOGRAPH) sweep $$($(EXPOGRAPH) claims --configs) $(SWEEP)

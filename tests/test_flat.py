@@ -244,14 +244,22 @@ def test_blocks_of_workers_follow_from_the_threads_and_change_no_worker(
     x, buffers = (t.repeat(5, 1) for t in model.initial())
     x = x + 0.05 * torch.randn_like(x)
     images, labels = torch.randn(5, 3, 9, 9, 1).double(), torch.randint(4, (5, 3))
+    passes, of_block = [], model._of_block
+
+    def counted(*arrays):
+        passes.append(len(arrays[0]))
+        return of_block(*arrays)
+
     try:
         torch.set_num_threads(threads)
-        assert model._blocks(x) == parts
+        monkeypatch.setattr(model, "_of_block", counted)
         found = model.loss_and_gradient(x, buffers, images, labels)
         again = model.loss_and_gradient(x, buffers, images, labels)
     finally:
         torch.set_num_threads(before)
-    whole = model._of_block(x, buffers, images, labels)
+    assert len(passes) == 2 * parts
+    whole = model.loss_and_gradient(x, buffers, images, labels, block=5)
+    assert len(passes) == 2 * parts + 1
     for one, same, expected in zip(found, again, whole, strict=True):
         assert torch.equal(one, same)
         torch.testing.assert_close(one, expected)

@@ -202,7 +202,7 @@ def test_contenders_take_turns_and_a_ratio_is_the_median_of_rounds():
 
 def test_gradients_are_measured_in_blocks_that_give_the_same():
     workers = gradient.Workers("cnn", 5)
-    torch.testing.assert_close(workers.in_blocks(2)(), workers.gradient(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(workers.gradient(2), workers.gradient(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", ["cnn", "resnet8_bn"])

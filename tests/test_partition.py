@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expograph.data.partition import PARTITIONS, describe, partition
+from expograph.randomness import PARTITION, generator
 
 BALANCED = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 600))  # (6000,)
 
@@ -29,8 +30,7 @@ def test_every_sample_is_somewhere_once_and_no_worker_is_empty(problem):
     assert all(shard.dtype == np.int64 and shard.ndim == 1 and len(shard) for shard in shards)
     assert sorted(np.concatenate(shards).tolist()) == list(range(len(labels)))
     sizes = [len(shard) for shard in shards]
-    if kind in ("iid", "label"):
-        assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) - min(sizes) <= 1
     again = partition(kind, labels, n, seed, alpha)
     assert all(np.array_equal(a, b) for a, b in zip(shards, again, strict=True))
 
@@ -39,8 +39,26 @@ def test_every_sample_is_somewhere_once_and_no_worker_is_empty(problem):
 @given(problems())
 def test_label_shards_are_contiguous_in_the_sorted_labels(problem):
     _, labels, n, seed, _ = problem
-    shards = partition("label", labels, n, seed)
+    shards = partition("label_contiguous", labels, n, seed)
     np.testing.assert_array_equal(np.concatenate([labels[s] for s in shards]), np.sort(labels))
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_label_deals_the_contiguous_shards(problem):
+    _, labels, n, seed, _ = problem
+    dealt = {tuple(shard) for shard in partition("label", labels, n, seed)}
+    assert dealt == {tuple(shard) for shard in partition("label_contiguous", labels, n, seed)}
+
+
+def test_the_seed_draws_which_labels_sit_next_to_which():
+    """Over 300 seeds each of 10 workers holds each of the 10 labels about 30 times."""
+    first = [BALANCED[partition("label", BALANCED, 10, seed)[0][0]] for seed in range(300)]
+    counts = np.bincount(first, minlength=10)
+    assert counts.min() > 10 and counts.max() < 60
+    for seed in range(3):  # as before: worker i holds label i
+        shards = partition("label_contiguous", BALANCED, 10, seed)
+        assert [int(BALANCED[shard[0]]) for shard in shards] == list(range(10))
 
 
 @pytest.mark.parametrize("kind", sorted(PARTITIONS))
@@ -62,26 +80,36 @@ def test_dirichlet_tends_to_iid_and_to_one_class_per_worker():
         shards = partition("dirichlet", BALANCED, 10, 3, alpha)
         return describe(shards, BALANCED)["label_distance"]
 
-    assert distance(1e6) < 0.01
+    iid = describe(partition("iid", BALANCED, 10, 3), BALANCED)["label_distance"]
+    assert distance(1e6) == pytest.approx(iid, rel=0.3)
     assert distance(1e-3) > 0.7
-    assert 0.01 < distance(10) < distance(1) < distance(0.1)
+    assert iid < distance(10) < distance(1) < distance(0.1)
 
 
 def test_dirichlet_proportions_have_the_variance_of_the_dirichlet():
-    # Var p_i = (1/n) (1 - 1/n) / (n alpha + 1), over K classes' draws of a worker's share
-    n, alpha, m, K = 4, 0.7, 200, 1000
+    """Of the worker that draws first, who takes what it likes; later ones find less choice.
+
+    Of s draws with q ~ Dirichlet(a, ..., a) over K classes the share of a class has mean 1/K and
+    variance (1/K) (1 - 1/K) (s + K a) / (s (K a + 1)).
+    """
+    K, m, n, alpha = 5, 1000, 50, 0.7
     labels = np.repeat(np.arange(K), m)
-    shards = partition("dirichlet", labels, n, 0, alpha)
-    for shard in shards:
-        shares = np.bincount(labels[shard], minlength=K) / m
-        assert shares.mean() == pytest.approx(1 / n, abs=4 * shares.std() / K**0.5)
-        assert shares.var() == pytest.approx(1 / n * (1 - 1 / n) / (n * alpha + 1), rel=0.15)
+    s, shares = K * m // n, []
+    for seed in range(600):
+        rng = generator(seed, PARTITION)
+        rng.permutation(len(labels))  # the samples' order is drawn before the workers'
+        first = partition("dirichlet", labels, n, seed, alpha)[rng.permutation(n)[0]]
+        shares.append(np.bincount(labels[first], minlength=K) / s)
+    expected = (1 / K) * (1 - 1 / K) * (s + K * alpha) / (s * (K * alpha + 1))
+    assert np.var(shares) == pytest.approx(expected, rel=0.1)
+    assert np.mean(shares, axis=0) == pytest.approx(1 / K, abs=4 * (expected / 600) ** 0.5)
 
 
-def test_an_empty_worker_takes_one_from_the_largest():
-    labels = np.zeros(100, dtype=np.int64)  # one class, nearly all of it on one worker
-    sizes = sorted(len(shard) for shard in partition("dirichlet", labels, 8, 0, 1e-9))
-    assert sizes == [1] * 7 + [93]
+def test_dirichlet_takes_what_is_left_where_its_own_classes_have_run_out():
+    labels = np.repeat([0, 1], [3, 97])  # whoever likes only class 0 must take the other, too
+    for seed in range(20):
+        shards = partition("dirichlet", labels, 4, seed, 1e-9)
+        assert [len(shard) for shard in shards] == [25] * 4
 
 
 def test_heterogeneity_of_partitions_worked_out_by_hand():
@@ -117,5 +145,7 @@ def test_dirichlet_needs_a_finite_positive_alpha(alpha):
 
 
 def test_an_unknown_kind_is_an_error_that_names_the_known():
-    with pytest.raises(ValueError, match="'labels', known: iid, label, dirichlet"):
+    with pytest.raises(
+        ValueError, match="'labels', known: iid, label, label_contiguous, dirichlet"
+    ):
         partition("labels", BALANCED, 4, seed=0)

@@ -14,6 +14,7 @@ from types import ModuleType
 COMMANDS = {
     "train": "run experiments in this process, or as a rank of an MPI job",
     "sweep": "run all of some configs, on any engine, and write their tables",
+    "tune": "choose step sizes on held-out training images",
     "table": "show a table, also while its sweep is running",
     "figure": "draw figures from the results",
     "report": "build the page with everything that was measured",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from expograph.algorithms.base import Algorithm, Grad, Mix, Mixed
-from expograph.algorithms.momentum import dmsgd, psgd, qg_dmsgd, vanilla_dmsgd
+from expograph.algorithms.momentum import dmsgd, dmsgd_delayed, psgd, qg_dmsgd, vanilla_dmsgd
 from expograph.algorithms.sgd import dsgd_atc, dsgd_awc, dsgd_cta
 from expograph.names import canonical, parse
 
@@ -18,7 +18,16 @@ __all__ = ["ALGORITHMS", "Algorithm", "Grad", "Mix", "Mixed", "build", "paramete
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     rule.__name__: rule
-    for rule in (psgd, dsgd_atc, dsgd_cta, dsgd_awc, vanilla_dmsgd, dmsgd, qg_dmsgd)
+    for rule in (
+        psgd,
+        dsgd_atc,
+        dsgd_cta,
+        dsgd_awc,
+        vanilla_dmsgd,
+        dmsgd,
+        dmsgd_delayed,
+        qg_dmsgd,
+    )
 }
 
 

@@ -58,10 +58,29 @@ def dmsgd() -> Algorithm:
     """DmSGD, the paper's Algorithm 1: models and momenta are both averaged, two vectors a message.
 
         m_i <- sum_j W_ij (beta m_j + g_j)
+        x_i <- sum_j W_ij (x_j - lr (beta m_j + g_j))
+
+    Over W = J it is momentum SGD. The paper's text was not available to us: whether its second
+    line has this step's momentum or the one before (`dmsgd_delayed`) is unverified.
+    Ref: Yu, Jin & Yang 2019, arXiv:1905.03817, where the momentum is this step's.
+    """
+
+    def step(s: Momentum, grad: Grad, mix: Mix, lr: float, beta: float) -> Momentum:
+        m = grad(s.x).add(s.m, alpha=beta)
+        m, x = mix(m, s.x.sub(m, alpha=lr))
+        return Momentum(x=x, m=m)
+
+    return Algorithm(step, init=at_rest, vectors=2, momentum=True, over_exact="psgd")
+
+
+def dmsgd_delayed() -> Algorithm:
+    """DmSGD whose models move by the momentum of the step before: the other reading.
+
+        m_i <- sum_j W_ij (beta m_j + g_j)
         x_i <- sum_j W_ij (x_j - lr m_j), with the m_j before this step
 
-    The paper's text was not available to us: the lines are Algorithm 1 as remembered, the old
-    momentum in the second one is unverified. Ref: Ying et al. 2021; Yu, Jin & Yang 2019.
+    Stable for lr L < 1 - beta only, where heavy ball is up to 2 (1 + beta).
+    Ref: Algorithm 1 of Ying et al. 2021 as first remembered here, from memory.
     """
 
     def step(s: Momentum, grad: Grad, mix: Mix, lr: float, beta: float) -> Momentum:

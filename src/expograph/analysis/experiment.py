@@ -7,6 +7,7 @@ from expograph.analysis.table_result import TableResult, Tables
 from expograph.analysis.tables import cell_of, differences, live_cell, pivot
 from expograph.analysis.theory_table import theory_table
 from expograph.analysis.transients import Errors, by_nodes, exponents, measure
+from expograph.analysis.tuning import chosen_table
 from expograph.config import Experiment
 
 
@@ -29,6 +30,8 @@ def tables_of(
     table = experiment.table
     if table.kind == "pivot":
         found = _pivots(experiment, summary, live)
+        if experiment.tunes:
+            found.insert(0, chosen_table(summary, table))
     else:
         measured = measure(summary, errors, table)
         found = [measured]

@@ -21,6 +21,7 @@ NAMES = {
     "dsgd_awc": "DSGD (AWC)",
     "vanilla_dmsgd": "vanilla DmSGD",
     "dmsgd": "DmSGD",
+    "dmsgd_delayed": "DmSGD, delayed momentum",
     "qg_dmsgd": "QG-DmSGD",
     "cnn": "CNN",
     "mlp": "MLP",

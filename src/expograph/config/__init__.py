@@ -2,6 +2,7 @@
 
     name = "table2"             # where its results go: results/<name>/
     scale = "laptop"            # or "paper"; with `scale_of = "table2"` the same, larger
+    step_sizes = "table2"       # an entry of step_sizes.toml, from which runs take their lr
     command = "make ..."        # what makes it; by default `expograph sweep <file>`
     [run]                       # what every run shares; keys of `Run`
     [[sweep]]                   # lists of values, all combinations; several blocks are joined
@@ -14,7 +15,8 @@ Dotted keys ("problem.model") reach into the problem. Topologies and algorithms 
 parameters: `name(parameter=value)`. `epochs`, `warmup_epochs`, `decay_epochs` and
 `evaluate_epochs` are turned into steps. Anything unknown, mistyped or impossible is one
 `ConfigError` line that names the file and the key, before anything runs. Other TOML files in the
-same folder say what they are: `kind = "claims"`, "cost_model" or "published".
+same folder say what they are: `kind = "claims"`, "cost_model", "published"
+or "step_sizes".
 
 Nothing here imports torch.
 """

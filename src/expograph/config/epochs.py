@@ -1,6 +1,7 @@
 """What counts epochs, turned into steps: an epoch is every training image once, over all workers.
 
-It takes N / (nodes * local_size * batch_size * accumulation) steps, N the training images.
+It takes N / (nodes * local_size * batch_size * accumulation) steps, N the training images that
+are not held out.
 """
 
 import math
@@ -44,7 +45,10 @@ def in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     if not all(type(v) is int and 0 < v <= MOST_RANKS for v in (*workers, *batch)):
         # the check of the run says which of them is wrong; it needs some steps to get that far
         return {"steps": 1, **rest}
-    epoch = DATASETS[dataset].size / math.prod((*workers, *batch))
+    held_out = problem.get("held_out", 0)
+    if type(held_out) is not int or not 0 <= held_out < DATASETS[dataset].size:
+        return {"steps": 1, **rest}
+    epoch = (DATASETS[dataset].size - held_out) / math.prod((*workers, *batch))
     for key, value in given.items():
         if key == "evaluate_epochs":
             rest |= _evaluation(path, value, epoch, rest)

@@ -9,11 +9,18 @@ from expograph.config.errors import ConfigError, quoted
 from expograph.config.expand import blocks_of, expand
 from expograph.config.overrides import override
 from expograph.config.schema import Experiment, ExperimentFile, Run
+from expograph.config.step_sizes import with_step_size
 from expograph.config.table_check import check_table
 from expograph.config.toml import read_toml
 from expograph.names import known
 
-KINDS = ("experiment", "claims", "cost_model", "published")  # of the files in configs/
+KINDS = (
+    "experiment",
+    "claims",
+    "cost_model",
+    "published",
+    "step_sizes",
+)  # of the files in configs/
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
@@ -32,7 +39,8 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
         base, blocks = override(file.run, blocks_of(path, file.sweep), overrides)
         runs: dict[str, Run] = {}
         for values in expand(path, base, blocks):
-            run = checked(path, Run, in_steps(path, values))
+            values = with_step_size(path, in_steps(path, values), file.step_sizes)
+            run = checked(path, Run, values)
             runs.setdefault(run.key, run)
     except RecursionError:
         raise ConfigError(f"{path}: tables or brackets nested too deeply") from None
@@ -43,6 +51,7 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
         path=path,
         runs=list(runs.values()),
         table=file.table,
+        tunes=file.tunes,
         scale=file.scale,
         scale_of=file.scale_of,
         command=file.command or f"expograph sweep {path}",

@@ -36,7 +36,8 @@ ALGORITHMS: dict[str, AlgorithmFacts] = {
     "dsgd_cta": AlgorithmFacts("dsgd_cta", momentum=False),
     "dsgd_awc": AlgorithmFacts("dsgd_awc", momentum=False),
     "vanilla_dmsgd": AlgorithmFacts("psgd"),
-    "dmsgd": AlgorithmFacts("dmsgd"),
+    "dmsgd": AlgorithmFacts("psgd"),
+    "dmsgd_delayed": AlgorithmFacts("dmsgd_delayed"),
     "qg_dmsgd": AlgorithmFacts("qg_dmsgd"),
 }
 
@@ -158,6 +159,7 @@ AUGMENTATIONS = ("none", "crop_flip", "resized_crop_flip")
 PARTITIONS = {  # how training images are divided over the workers -> the keys that it needs
     "iid": (),
     "label": (),
+    "label_contiguous": (),
     "dirichlet": ("alpha",),
 }
 

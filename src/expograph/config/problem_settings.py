@@ -87,6 +87,10 @@ class Classification(_Sharded):
         None, ge=32, le=4096, description="side, for data sets of any size: 224"
     )
 
+    held_out: int = Field(
+        0, ge=0, description="training images kept out of training, evaluated for the test images"
+    )
+
     @field_validator("dataset")
     @classmethod
     def _dataset(cls, value: str) -> str:
@@ -106,6 +110,8 @@ class Classification(_Sharded):
         fitting = "resized_crop_flip" if any_size else "crop_flip"
         if self.augment not in ("none", fitting):
             raise ValueError(f"augment for {self.dataset} is 'none' or {fitting!r}")
+        if self.held_out >= (size := DATASETS[self.dataset].size):
+            raise ValueError(f"held_out must be below the {size} training images of {self.dataset}")
         if self.image_size and not any_size:
             raise ValueError(f"image_size: the images of {self.dataset} have a size of their own")
         return self

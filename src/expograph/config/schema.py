@@ -13,7 +13,12 @@ from expograph import names
 from expograph.config.facts import ALGORITHMS, ENGINES, algorithm
 from expograph.config.problem_settings import Problem, Strict
 
-KEY_SCHEMA = 1  # part of every key: raised when a default, or what a value means, is changed
+KEY_SCHEMA = 1  # part of every key: raised when a default is changed
+MEANS_SINCE = {  # schema of keys since which a value means what it does; others: the first
+    ("algorithm", "dmsgd"): 2,  # this step's momentum
+    ("partition", "label"): 2,  # dealt by the seed
+    ("partition", "dirichlet"): 2,  # equally large shards
+}
 MOST_RANKS = 2**20
 MOST_STEPS = 10**9
 MOST_NUMBERS = 2**32  # of all workers' synthetic samples: 32 GiB
@@ -146,12 +151,15 @@ class Run(Strict):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def canonical(self) -> str:
-        """What differs from the defaults, and `KEY_SCHEMA`, as JSON with sorted keys.
+        """What differs from the defaults, and its schema, as JSON with sorted keys.
 
         A new option with a default leaves the text, and so the key, of every older run as it was.
         """
+        named = {("algorithm", names.parse(self.algorithm)[0])}
+        named.add(("partition", getattr(self.problem, "partition", None)))
+        schema = max(MEANS_SINCE.get(value, KEY_SCHEMA) for value in named)
         differing = self.model_dump(exclude_defaults=True)
-        return json.dumps({"schema": KEY_SCHEMA, **differing}, sort_keys=True)
+        return json.dumps({"schema": schema, **differing}, sort_keys=True)
 
     @property
     def label(self) -> str:
@@ -194,6 +202,7 @@ class Experiment(BaseModel):
         path: the file.
         runs: its runs.
         table: what they become, if anything.
+        tunes: the entry of step_sizes.toml that `expograph tune` chooses by it, if any.
         scale: "laptop", or "paper" for what needs the paper's machines and data.
         scale_of: the experiment of which this is the same at another scale, if any.
         command: what makes it.
@@ -205,6 +214,7 @@ class Experiment(BaseModel):
     path: Path
     runs: list[Run]
     table: Table | None = None
+    tunes: str | None = None
     scale: Scale = "laptop"
     scale_of: str | None = None
     command: str = ""
@@ -228,6 +238,8 @@ class ExperimentFile(Strict):
     scale: Scale = "laptop"
     scale_of: str | None = None
     command: Line | None = Field(None, max_length=1000)
+    step_sizes: Line | None = Field(None, max_length=100, description="of step_sizes.toml")
+    tunes: Line | None = Field(None, max_length=100, description="the entry it chooses there")
     run: dict[str, Any]
     sweep: list[dict[str, list[Any]]] = Field([], max_length=1000)
     table: Table | None = None

@@ -3,7 +3,7 @@
 Pixels stay uint8 as published; `scale`, `mean` and `std` say how to normalise them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -71,6 +71,31 @@ class Folder:
     def test_labels(self) -> np.ndarray:
         """(M,) int64."""
         return np.array([label for _, label in self.test], dtype=np.int64)
+
+
+def held_out(dataset: Dataset | Folder, count: int, rng: np.random.Generator) -> Dataset | Folder:
+    """The data set with `count` of its training images, drawn at random, in place of the test's.
+
+    Step sizes are chosen on them: the test images have no say in it. Mean and std stay.
+
+    Raises:
+        ValueError: if no training image would be left.
+    """
+    size = len(dataset.train_labels)
+    if not 0 < count < size:
+        raise ValueError(f"held_out: 1 to {size - 1} of {size} training images, got {count}")
+    order = rng.permutation(size)
+    test, train = np.sort(order[:count]), np.sort(order[count:])
+    if isinstance(dataset, Folder):
+        chosen = ([dataset.train[i] for i in part] for part in (train, test))
+        return replace(dataset, **dict(zip(("train", "test"), chosen, strict=True)))
+    return replace(
+        dataset,
+        train_images=dataset.train_images[train],
+        train_labels=dataset.train_labels[train],
+        test_images=dataset.train_images[test],
+        test_labels=dataset.train_labels[test],
+    )
 
 
 def from_arrays(name: str, train: tuple, test: tuple, scale: float, source: str) -> Dataset:

@@ -42,9 +42,22 @@ def iid(labels: np.ndarray, n: int, rng: np.random.Generator, alpha=None) -> lis
 
 
 def label(labels: np.ndarray, n: int, rng: np.random.Generator, alpha=None) -> list[np.ndarray]:
+    """The shards of `label_contiguous`, dealt to the workers at random.
+
+    Which classes sit next to which in a ring or a grid is then the seed's doing.
+    """
+    shards = label_contiguous(labels, n, rng)
+    return [shards[i] for i in rng.permutation(n)]
+
+
+def label_contiguous(
+    labels: np.ndarray, n: int, rng: np.random.Generator, alpha=None
+) -> list[np.ndarray]:
     """Sorted by label, in random order within a label, and cut into n contiguous shards.
 
     Sizes differ by at most one. With K equal classes and n >= K a worker sees at most 2 labels.
+    Worker i + 1 has the labels that follow worker i's: for a ring or a grid, whose neighbours are
+    near in number, the worst placement there is.
     """
     return np.array_split(_grouped(labels, rng.permutation(len(labels))), n)
 
@@ -52,37 +65,45 @@ def label(labels: np.ndarray, n: int, rng: np.random.Generator, alpha=None) -> l
 def dirichlet(
     labels: np.ndarray, n: int, rng: np.random.Generator, alpha: float | None
 ) -> list[np.ndarray]:
-    """Each class divided by its own proportions p ~ Dirichlet(alpha, ..., alpha) over workers.
+    """Equally large shards whose class proportions are drawn from Dirichlet(alpha, ..., alpha).
 
-    Of a class of m samples, worker i receives those from round(m (p_0 + ... + p_{i-1})) up to
-    round(m (p_0 + ... + p_i)): all are used, and no count is off m p_i by more than one. A
-    worker left with nothing then takes one random sample from the worker that has most.
-    Large alpha: nearly iid. Small alpha: nearly every class on one worker.
+    One worker after the other, in random order, draws its proportions q over the K classes and
+    takes its N / n samples one class at a time, without replacement: counts are multinomial with
+    q over the classes that are not used up, renormalised when one is. Sizes differ by at most one.
+    Large alpha: nearly iid. Small alpha: nearly one class a worker, but for those who come last.
 
     Raises:
         ValueError: if alpha is missing, not finite or not positive.
-    Ref: Hsu, Qi & Brown 2019, arXiv:1909.06335, who draw per worker; per class, as here, is
-        Yurochkin et al. 2019, arXiv:1905.12022.
+    Ref: Hsu, Qi & Brown 2019, arXiv:1909.06335, whose concentration is K times this alpha.
     """
-    if alpha is None or not 0 < n * alpha < math.inf:  # numpy's draw overflows as n alpha does
+    classes, codes = np.unique(labels, return_inverse=True)
+    K = len(classes)
+    if alpha is None or not 0 < K * alpha < math.inf:  # numpy's draw overflows as K alpha does
         raise ValueError(f"the dirichlet partition needs a finite alpha > 0, got {alpha}")
-    order = rng.permutation(len(labels))
-    owner = np.empty(len(labels), dtype=np.int64)  # (N,) the worker of each sample
-    class_sizes = np.unique(labels, return_counts=True)[1]
-    for members in np.split(_grouped(labels, order), np.cumsum(class_sizes)[:-1]):
-        shares = rng.dirichlet(np.full(n, alpha))  # (n,)
-        # rounding also makes the last cut len(members), though the shares add to 1 +- 1e-15 only
-        cuts = np.rint(len(members) * np.cumsum(shares)).astype(np.int64)
-        owner[members] = np.repeat(np.arange(n), np.diff(cuts, prepend=0))
-
-    sizes = np.bincount(owner, minlength=n)
-    # within a shard the order stays random, so that its last is a random sample of it
-    shards = np.split(_grouped(owner, order), np.cumsum(sizes)[:-1])
-    for empty in np.flatnonzero(sizes == 0):
-        largest = int(np.argmax(sizes))
-        shards[empty], shards[largest] = shards[largest][-1:], shards[largest][:-1]
-        sizes[empty], sizes[largest] = 1, sizes[largest] - 1
+    order = _grouped(codes, rng.permutation(len(labels)))
+    left = np.bincount(codes, minlength=K)  # of each class
+    ends = np.cumsum(left)  # of what is left of each class in `order`
+    sizes = [len(part) for part in np.array_split(order, n)]
+    shards: list[np.ndarray] = [order[:0]] * n
+    for worker in rng.permutation(n):
+        counts = _draw(rng.dirichlet(np.full(K, alpha)), sizes[worker], left, rng)
+        shards[worker] = np.concatenate(
+            [order[end - count : end] for end, count in zip(ends, counts, strict=True)]
+        )
+        left, ends = left - counts, ends - counts
     return shards
+
+
+def _draw(q: np.ndarray, size: int, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """How many of each class (K,) make `size` draws with probabilities q from what is left."""
+    counts = np.zeros_like(left)
+    while missing := size - counts.sum():
+        free = left - counts
+        open_q = np.where(free > 0, q, 0)
+        if open_q.sum() == 0:  # of its own classes nothing is left
+            open_q = free.astype(float)
+        counts += np.minimum(rng.multinomial(missing, open_q / open_q.sum()), free)
+    return counts
 
 
 def _grouped(keys: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -117,4 +138,4 @@ def describe(shards: list[np.ndarray], labels: np.ndarray) -> dict[str, float]:
     }
 
 
-PARTITIONS = {f.__name__: f for f in (iid, label, dirichlet)}
+PARTITIONS = {f.__name__: f for f in (iid, label, label_contiguous, dirichlet)}

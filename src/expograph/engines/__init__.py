@@ -55,6 +55,9 @@ class Engine(Protocol):
     def gather(self, x: "Tensor") -> "Tensor":
         """(R, ...) -> (n, ...), every worker's row. For metrics, never counted as sent."""
 
+    def least(self, number: int) -> int:
+        """The least of the numbers that the processes have."""
+
     def broadcast(self, x: "Tensor") -> "Tensor":
         """Rank 0's x, on every rank."""
 

@@ -65,6 +65,9 @@ class Embedded:
     def gather(self, x: Tensor) -> Tensor:
         return x
 
+    def least(self, number: int) -> int:
+        return number
+
     def broadcast(self, x: Tensor) -> Tensor:
         return x
 

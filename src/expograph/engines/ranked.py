@@ -107,6 +107,9 @@ class Ranked:
     def gather(self, x: Tensor) -> Tensor:
         return self.group.gather(x, "a metric")
 
+    def least(self, number: int) -> int:
+        return int(self.gather(torch.tensor([number])).min())
+
     def broadcast(self, x: Tensor) -> Tensor:
         return self.group.broadcast(x, "the initial model")
 

@@ -1,6 +1,6 @@
 """Speed of the gradients of all workers, and of their evaluation."""
 
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,23 +31,10 @@ class Workers:
         self.images = torch.randn(n, BATCH, *SHAPE)
         self.labels = torch.randint(CLASSES, (n, BATCH))
 
-    def gradient(self) -> Tensor:
-        """As a step has it."""
+    def gradient(self, block: int | None = None) -> Tensor:
+        """As a step has it, or in blocks of so many workers."""
         arrays = self.x, self.buffers, self.images, self.labels
-        return self.network.loss_and_gradient(*arrays)[1]
-
-    def in_blocks(self, size: int) -> Callable[[], Tensor]:
-        """The same in blocks of so many workers."""
-        arrays = self.x, self.buffers, self.images, self.labels
-
-        def gradient() -> Tensor:
-            gradients = torch.empty_like(self.x)
-            blocks = zip(*(array.split(size) for array in (*arrays, gradients)), strict=True)
-            for *block, into in blocks:
-                into.copy_(self.network._of_block(*block)[1])
-            return gradients
-
-        return gradient
+        return self.network.loss_and_gradient(*arrays, block=block)[1]
 
 
 def of_blocks(counts: tuple[int, ...] = (32, 128, 512), rounds: int = 5) -> list[Ratio]:
@@ -57,7 +44,8 @@ def of_blocks(counts: tuple[int, ...] = (32, 128, 512), rounds: int = 5) -> list
         for number in (1, 2):
             for n in counts:
                 workers = Workers(model, n)
-                blocks = {str(size): workers.in_blocks(size) for size in {*BLOCKS, n} if size <= n}
+                sizes = sorted(size for size in {*BLOCKS, n} if size <= n)
+                blocks = {str(size): partial(workers.gradient, size) for size in sizes}
                 with threads(number):
                     times = interleaved(rounds, ours=workers.gradient, **blocks)
                 best = times.fastest(*blocks)

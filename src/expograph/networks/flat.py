@@ -96,6 +96,7 @@ class FlatModel:
         images: Tensor,
         labels: Tensor,
         seeds: Sequence[int] | None = None,
+        block: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Every worker's loss and gradient on its own batch, in training mode.
 
@@ -107,6 +108,8 @@ class FlatModel:
             images: (n, B, ...) batches, as the module takes them.
             labels: (n, B) integers.
             seeds: n integers, from which the draws of a `random` network are made.
+            block: at most so many workers are taken at once; None for a number that follows from
+                the network and the threads alone, so that runs repeat to the last bit.
         Returns:
             losses (n,), gradients (n, d) and the new buffers (n, b). The arguments are not
             modified.
@@ -126,7 +129,7 @@ class FlatModel:
             )
             return torch.stack(losses), torch.stack(gradients), torch.stack(new)
         self._module.train()
-        number = self._blocks(x)
+        number = math.ceil(len(x) / (block or self._block_of(x)))
         if number == 1:
             return self._of_block(x, buffers, images, labels)
         losses, new, gradients = [], [], empty_like(x)
@@ -138,14 +141,9 @@ class FlatModel:
             new.append(new_buffers)
         return torch.cat(losses), gradients, torch.cat(new)
 
-    def _blocks(self, x: Tensor) -> int:
-        """In how many parts the workers are taken: what passes between layers stays in the cache.
-
-        It follows from the network and the threads alone, so that runs repeat to the last bit.
-        """
-        if x.device.type != "cpu":
-            return 1
-        return math.ceil(len(x) / (self._block * torch.get_num_threads()))
+    def _block_of(self, x: Tensor) -> int:
+        """So many workers that what passes between layers stays in the cache."""
+        return self._block * torch.get_num_threads() if x.device.type == "cpu" else len(x)
 
     def _of_block(
         self, x: Tensor, buffers: Tensor, images: Tensor, labels: Tensor

@@ -13,9 +13,10 @@ from expograph import data, networks
 from expograph.config import Classification
 from expograph.data import images
 from expograph.data.batches import Batches
+from expograph.data.dataset import held_out
 from expograph.data.partition import describe, partition
 from expograph.networks.flat import FlatModel
-from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
+from expograph.randomness import AUGMENT, HELD_OUT, INITIAL, LAYERS, generator
 
 TEST_CHUNK = 1000  # small test images a forward pass; any size gives the same counts
 TEST_MODELS = 8  # local models a forward pass, of an eighth as many images
@@ -46,6 +47,8 @@ class ImageClassification:
         self.device, self.weight_decay = torch.device(device), p.weight_decay
         self.accumulation, self.augment = p.accumulation, p.augment
         self.dataset = _load(p.dataset)
+        if p.held_out:
+            self.dataset = held_out(self.dataset, p.held_out, generator(seed, HELD_OUT))
         self.images = images.build(self.dataset, self.device, p.augment, p.image_size)
         labels = self.dataset.train_labels
         self.shards = partition(p.partition, labels, workers, seed, p.alpha)

@@ -95,7 +95,6 @@ def _records(
 ) -> Iterator[Record]:
     """The loop itself."""
     held = len(engine.ranks)
-    alone = held == problem.workers  # nobody elsewhere to agree with
     x0, b0 = map(engine.broadcast, problem.initial())
     state = algorithm.init(x0.repeat(held, 1))
     buffers = b0.repeat(held, 1)
@@ -138,8 +137,7 @@ def _records(
         if not finite or (recording and not bool(algorithm.model(state).isfinite().all())):
             failed = min(failed, step)
         if recording or step % engine.agree_every == 0:
-            if not alone:
-                failed = int(engine.gather(torch.full((held,), failed)).min())
+            failed = engine.least(failed)
             if failed <= step:
                 raise Diverged(failed)
         if recording:

@@ -1,0 +1,45 @@
+"""The curves of a tuning: the metric on held-out images against the step size."""
+
+from matplotlib.figure import Figure
+
+from expograph.analysis.table_result import TableResult
+from expograph.analysis.written import name_of
+from expograph.report import style
+
+LINES = ("algorithm", "topology")
+
+
+@style.styled
+def tuning_curves(table: TableResult) -> Figure:
+    """A panel for each value of the other keys, a line an algorithm and topology; * the best.
+
+    Args:
+        table: the pivot table of a tuning: a column a step size.
+    """
+    others = [i for i, key in enumerate(table.labels) if key not in LINES]
+    lines = [i for i, key in enumerate(table.labels) if key in LINES]
+    panels = list(dict.fromkeys(tuple(row.labels[i] for i in others) for row in table.rows))
+    topologies = {row.labels[table.labels.index("topology")] for row in table.rows}
+    figure, axes = style.new_figure(len(panels), height=2.6)
+    for axis, panel in zip(axes, panels, strict=True):
+        for row in table.rows:
+            if tuple(row.labels[i] for i in others) != panel:
+                continue
+            cells = zip(table.columns, row.cells, strict=True)
+            points = sorted((c.value, cell.mean) for c, cell in cells if cell.mean is not None)
+            if not points:
+                continue
+            topology = row.labels[table.labels.index("topology")]
+            of_topology = len(topologies) > len(lines)
+            colour = {"color": style.line_style(topology)["color"]} if of_topology else {}
+            label = ", ".join(name_of(row.labels[i]) for i in lines)
+            (line,) = axis.plot(*zip(*points, strict=True), marker="o", ms=2.5, lw=1, **colour)
+            line.set_label(label)
+            best = max(points, key=lambda point: point[1])
+            axis.plot(*best, marker="*", ms=8, color=line.get_color())
+        named = zip((table.labels[i] for i in others), panel, strict=True)
+        axis.set_title(", ".join(f"{key.rsplit('.')[-1]} {name_of(value)}" for key, value in named))
+        axis.set(xscale="log", xlabel="step size lr")
+    axes[0].set_ylabel("accuracy on held-out images (%)")
+    style.legend_below(figure, axes[0])
+    return figure
