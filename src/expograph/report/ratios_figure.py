@@ -32,7 +32,7 @@ def promises(table: TableResult) -> Figure:
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axis.set_xlabel("times as good as the target (right of 1: kept)")
+    axis.set_xlabel("times as good as promised")
     return figure
 
 
