@@ -171,7 +171,10 @@ def _inside(found: int | None, measured: Cell) -> bool:
 
 
 def agreement(tables: Iterable[TableResult]) -> TableResult:
-    """How many predictions come how near to what was measured: a row an experiment."""
+    """How many predictions come how near to what was measured: a row an experiment.
+
+    Settings without a measured transient (it is 0, or beyond the last step) are not counted.
+    """
     counted: dict[str, Callable[[list[float]], int]] = {
         "measured": len,
         "same block": lambda apart: sum(a == 0 for a in apart),
@@ -181,8 +184,9 @@ def agreement(tables: Iterable[TableResult]) -> TableResult:
     rows = []
     for table in tables:
         numbers = [dict(zip(_names(table), row.cells, strict=True)) for row in table.rows]
-        apart = [one[COMPARED].mean for one in numbers if one[COMPARED].mean is not None]
-        inside = sum(one["in the measured interval"].text == "yes" for one in numbers)
+        there = [one for one in numbers if one[COMPARED].mean is not None and one["measured"].mean]
+        apart = [one[COMPARED].mean for one in there]
+        inside = sum(one["in the measured interval"].text == "yes" for one in there)
         predicted = sum(one[PREDICTED].text is None for one in numbers)
         counts = [predicted, *(count(apart) for count in counted.values()), inside]
         cells = tuple(Cell(mean=count) for count in counts)

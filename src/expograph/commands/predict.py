@@ -30,6 +30,7 @@ NOTES = (
     "from the config alone (docs/theory.md); nothing is fitted, nothing measured enters.",
     "Blocks apart: predicted minus measured, in the blocks of steps (24 a decade) that transients "
     "are measured in. In the measured interval: of 95 %, by bootstrap over seeds.",
+    "The first table counts settings whose measured transient is a number above 0.",
     "Messages: of the busiest rank.",
 )
 
