@@ -34,7 +34,7 @@ CLUSTER := $(VENV)/cluster.json
 IN_CLUSTER := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help install data reproduce-table figures test check bench smoke clean clean-runs \
-	report watch tune notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak gpu-check
+	report watch tune notebook notebooks reproduce reproduce-figure claims cost-model dry-run cluster-env doctor engines-agree bench-comm testbed soak gpu-check predictions
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -100,6 +100,9 @@ cost-model: $(READY) ## predict the hours of the paper's ImageNet table, and bey
 
 dry-run: $(CLUSTER) ## every paper-scale config for 3 steps under bfrun, on made-up data
 	@$(IN_CLUSTER) $(RUN) scripts/dry_run.py $(CONFIG)
+
+predictions: $(READY) ## predict transient iterations; writes results/predictions/, trains nothing
+	@$(EXPOGRAPH) predict
 
 figures: $(READY) ## draw the figures from the committed results; trains nothing
 	@$(EXPOGRAPH) figure

@@ -482,7 +482,8 @@ def test_the_experiments_of_a_folder_are_tables_first_laptop_before_paper():
     found = experiments("configs")
     assert [e.path.stem for e in found] == [
         "table1", "table2", "table2_paper", "table3", "table3_paper", "table4", "table4_paper",
-        "cifar10", "convex", "iid", "momentum", "transients", "tuning_mlp", "tuning_table2",
+        "cifar10", "convex", "iid", "momentum", "transients", "transients_heterogeneous",
+        "tuning_mlp", "tuning_table2",
     ]  # fmt: skip
     for e in found:
         on_gpus = {run.device for run in e.runs} == {"cuda"}

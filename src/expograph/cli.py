@@ -19,6 +19,7 @@ COMMANDS = {
     "figure": "draw figures from the results",
     "report": "build the page with everything that was measured",
     "topology": "list the topologies, or draw one with its matrix",
+    "predict": "predict transient iterations, and set them beside the measured ones",
     "claims": "measure the paper's claims and write the ledger",
     "equivalent": "check that changed code gives the numbers of older code",
     "doctor": "what this machine has for each engine, what it lacks, and the cure",

@@ -34,6 +34,7 @@ RESERVED = (  # folders of results/ that are no experiment's
     "engines",
     "cost_model",
     "dry_run",
+    "predictions",
     *("index", "claims", "costs", "topologies"),  # pages of the report
 )
 

@@ -7,8 +7,7 @@ published bound say so.
 import math
 from typing import NamedTuple
 
-import numpy as np
-
+from expograph.graphs.disagreement import S
 from expograph.graphs.spectral import spectral_gap
 from expograph.graphs.topology import Topology, build, ceil_log2
 
@@ -53,36 +52,20 @@ def transient_bound(n: int, rho: float) -> float:
     return n**3 * rho**4 / (1 - rho) ** 2
 
 
-RANDOM_STEPS = 2048  # over which the noise of a random schedule is averaged
-
-
 def noise_transient(topology: Topology, factor: float = 1.5) -> float:
     """n (2 S / (factor - 1))^2: transient iterations, up to a constant, in the noise model.
 
     The model: least squares with H = I, one common minimiser, gradient noise of equal variance in
     every direction on every worker, step size c sqrt(n / k). Then the noise of a step leaves
-    1/n sum |x_i - x_bar|^2 = lr^2 sigma^2 S / n, with
-
-        S = sum over past steps of (|W(k) ... W(j)|_F^2 - 1),
-
-    beside parallel SGD's lr sigma^2 / 2n, and the first is below (factor - 1) of the second once
+    1/n sum |x_i - x_bar|^2 = lr^2 sigma^2 S / n, `disagreement.S`, beside parallel SGD's
+    lr sigma^2 / 2n, and the first is below (factor - 1) of the second once
     k > c^2 n (2 S / (factor - 1))^2. S is a trace, the mean over all modes; `transient_bound`
-    takes the slowest mode for all of them. One-peer exponential, n a power of two:
-    S = n - 1 - log2 n. Derived by us; W(k) need not be symmetric. Of a random schedule S is a
-    mean over 2048 of its steps, after as many.
+    takes the slowest mode for all of them. Derived by us; W(k) need not be symmetric.
+
+    Raises:
+        ValueError: for more ranks than `disagreement.S` takes.
     """
-    n, period = topology.n, topology.period
-    identity = np.eye(n) - 1 / n
-    V, last, traces = np.zeros((n, n)), -1.0, []
-    for k in range(1_000_000 if period else 2 * RANDOM_STEPS):
-        W = topology.at(k).csr
-        V = W @ (W @ (V + identity)).T  # V is symmetric: W (V + I - J) W^T, transposed
-        traces.append(float(np.trace(V)))
-        if period and (k + 1) % period == 0:
-            if abs(traces[-1] - last) <= 1e-6 * abs(last):
-                break
-            last = traces[-1]
-    return n * (2 * float(np.mean(traces[-(period or RANDOM_STEPS) :])) / (factor - 1)) ** 2
+    return topology.n * (2 * S(topology) / (factor - 1)) ** 2
 
 
 def transient_order(name: str, n: int) -> float | None:
