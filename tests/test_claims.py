@@ -259,7 +259,7 @@ def test_uniform_sampling_contracts_as_computed():
 
 def test_delayed_momentum_is_stable_below_1_minus_beta_only():
     """Roots of (z - 1)(z - beta) + lr L lie inside the unit circle for lr L < 1 - beta."""
-    ours, theirs = mathematics.stability(ROOT, ["vanilla_dmsgd", "dmsgd"], beta=0.5, within=0.02)
+    ours, theirs = mathematics.stability(ROOT, ["dmsgd", "dmsgd_delayed"], beta=0.5, within=0.02)
     assert (ours.holds, theirs.holds) == ("yes", "no")
     assert abs(float(theirs.evidence.split()[-1]) - 0.5) < 0.01
     assert max(abs(np.roots([1, -1.5, 0.5 + 0.499]))) < 1 < max(abs(np.roots([1, -1.5, 1.001])))

@@ -65,7 +65,7 @@ def test_the_ledger_rests_on_runs_that_are_listed():
 @pytest.mark.parametrize(
     ("folder", "id", "labels"),
     [
-        ("bench", "ratios", 1),
+        ("bench", "ratios", 2),
         ("bench_comm/one_machine", "times", 3),
         ("bench_comm/testbed_1gbit", "links", 1),
         ("bench_comm/testbed_100mbit", "ratios", 3),

@@ -147,7 +147,7 @@ def made_up_runs(algorithm: str, reference: str):
 
 @pytest.mark.parametrize(
     ("algorithm", "reference"),
-    [("dsgd_atc", "psgd"), ("vanilla_dmsgd", "psgd"), ("dmsgd", "dmsgd")],
+    [("dsgd_atc", "psgd"), ("dmsgd", "psgd"), ("qg_dmsgd", "qg_dmsgd")],
 )
 def test_transients_against_the_algorithm_over_exact_averaging(algorithm, reference):
     frame, errors = made_up_runs(algorithm, reference)

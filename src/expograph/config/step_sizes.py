@@ -43,7 +43,9 @@ def with_step_size(path: Path, values: dict[str, Any], name: str | None) -> dict
     found = _row(rows, values)
     if found is None:
         asked = ", ".join(f"{key} = {quoted(_value(values, key))}" for key in _keys(rows))
-        raise ConfigError(f"{path}: step_sizes: {FILE} has no row of {name} for {asked}")
+        raise ConfigError(
+            f"{path}: step_sizes: {FILE} has no row of {name} for {asked}: tune it, or give lr"
+        )
     if type(nodes) is not int or nodes < 1:
         return {"lr": 1.0, **values}  # the check of the run says what is wrong with it
     return {**values, "lr": interpolated(found, nodes)}

@@ -40,6 +40,10 @@ def tuning_curves(table: TableResult) -> Figure:
         named = zip((table.labels[i] for i in others), panel, strict=True)
         axis.set_title(", ".join(f"{key.rsplit('.')[-1]} {name_of(value)}" for key, value in named))
         axis.set(xscale="log", xlabel="step size lr")
+        grid = [column.value for column in table.columns]
+        axis.set_xticks(grid, [f"{lr:g}".removeprefix("0") for lr in grid], minor=False)
+        axis.minorticks_off()
     axes[0].set_ylabel("accuracy on held-out images (%)")
-    style.legend_below(figure, axes[0])
+    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
+    style.legend_below(figure, fullest)
     return figure
