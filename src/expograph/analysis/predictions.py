@@ -6,7 +6,6 @@ its Hessians are taken for I, and the sampling of the features counts in the het
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +98,7 @@ def table_of(experiment: Experiment, measured: TableResult | None) -> TableResul
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in experiment.runs:
         if not is_reference(run.algorithm, run.topology):
-            groups.setdefault(tuple(_value(run, key) for key in keys), []).append(run)
+            groups.setdefault(tuple(run.value(key) for key in keys), []).append(run)
     there = _cells(measured, keys)
     rows = [
         Row(labels=labels, cells=_cells_of(runs, table.factor, there.get(labels)))
@@ -119,11 +118,6 @@ def table_of(experiment: Experiment, measured: TableResult | None) -> TableResul
         ),
         rows=tuple(rows),
     )
-
-
-def _value(run: Run, key: str) -> Any:
-    """A run's value of a dotted key; None if its problem has no such key."""
-    return reduce(lambda value, part: getattr(value, part, None), key.split("."), run)
 
 
 def _cells(measured: TableResult | None, keys: Sequence[str]) -> Mapping[tuple[Any, ...], Cell]:

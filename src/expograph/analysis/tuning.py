@@ -4,6 +4,7 @@ The best of a row has the highest mean over seeds of the table's first metric; o
 with any seed is out. Where the best lies on an edge, the grid must grow beyond it.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,10 @@ class Choice(NamedTuple):
 
 
 def choices(summary: pd.DataFrame, table: Table) -> list[Choice]:
-    """The choice of each row, in the table's order; rows that diverged everywhere are left out."""
+    """The choice of each row, in the table's order.
+
+    Rows with runs still to come are left out; one that diverged everywhere chooses of 0 seeds.
+    """
     found = []
     for labels, runs in grouped(summary, table.rows).items():
         if (runs["status"] == "missing").any():
@@ -53,8 +57,8 @@ def choices(summary: pd.DataFrame, table: Table) -> list[Choice]:
 
 
 def _score(runs: pd.DataFrame, metric: str) -> float | None:
-    mean = float(runs[metric].mean()) if (runs["status"] == "done").all() else float("nan")
-    return mean if mean == mean else None
+    mean = float(runs[metric].mean())
+    return mean if (runs["status"] == "done").all() and not math.isnan(mean) else None
 
 
 def _beyond(grid: Sequence[float], lr: float) -> float | None:

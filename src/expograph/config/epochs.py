@@ -42,13 +42,12 @@ def in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
         _check(path, key, value)
     batch = [problem.get("batch_size", 32), problem.get("accumulation", 1)]
     workers = [values.get("nodes"), values.get("local_size", 1)]
-    if not all(type(v) is int and 0 < v <= MOST_RANKS for v in (*workers, *batch)):
+    held_out, size = problem.get("held_out", 0), DATASETS[dataset].size
+    counts = all(type(v) is int and 0 < v <= MOST_RANKS for v in (*workers, *batch))
+    if not counts or type(held_out) is not int or not 0 <= held_out < size:
         # the check of the run says which of them is wrong; it needs some steps to get that far
         return {"steps": 1, **rest}
-    held_out = problem.get("held_out", 0)
-    if type(held_out) is not int or not 0 <= held_out < DATASETS[dataset].size:
-        return {"steps": 1, **rest}
-    epoch = (DATASETS[dataset].size - held_out) / math.prod((*workers, *batch))
+    epoch = (size - held_out) / math.prod((*workers, *batch))
     for key, value in given.items():
         if key == "evaluate_epochs":
             rest |= _evaluation(path, value, epoch, rest)

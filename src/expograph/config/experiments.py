@@ -9,18 +9,13 @@ from expograph.config.errors import ConfigError, quoted
 from expograph.config.expand import blocks_of, expand
 from expograph.config.overrides import override
 from expograph.config.schema import Experiment, ExperimentFile, Run
-from expograph.config.step_sizes import with_step_size
+from expograph.config.step_sizes import StepSizes
 from expograph.config.table_check import check_table
 from expograph.config.toml import read_toml
 from expograph.names import known
 
-KINDS = (
-    "experiment",
-    "claims",
-    "cost_model",
-    "published",
-    "step_sizes",
-)  # of the files in configs/
+# of the files in configs/
+KINDS = ("experiment", "claims", "cost_model", "published", "step_sizes")
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
@@ -37,10 +32,10 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
     try:
         file = checked(path, ExperimentFile, read_toml(path, "experiment"))
         base, blocks = override(file.run, blocks_of(path, file.sweep), overrides)
+        step_sizes = StepSizes(path, file.step_sizes)
         runs: dict[str, Run] = {}
         for values in expand(path, base, blocks):
-            values = with_step_size(path, in_steps(path, values), file.step_sizes)
-            run = checked(path, Run, values)
+            run = checked(path, Run, step_sizes.into(in_steps(path, values)))
             runs.setdefault(run.key, run)
     except RecursionError:
         raise ConfigError(f"{path}: tables or brackets nested too deeply") from None

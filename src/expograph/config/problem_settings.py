@@ -86,7 +86,6 @@ class Classification(_Sharded):
     image_size: int | None = Field(
         None, ge=32, le=4096, description="side, for data sets of any size: 224"
     )
-
     held_out: int = Field(
         0, ge=0, description="training images kept out of training, evaluated for the test images"
     )

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import unicodedata
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -161,6 +161,10 @@ class Run(Strict):
         schema = max(MEANS_SINCE.get(value, KEY_SCHEMA) for value in named)
         differing = self.model_dump(exclude_defaults=True)
         return json.dumps({"schema": schema, **differing}, sort_keys=True)
+
+    def value(self, key: str) -> Any:
+        """The value of a dotted key, as "problem.model"; None if the problem has no such key."""
+        return reduce(lambda value, part: getattr(value, part, None), key.split("."), self)
 
     @property
     def label(self) -> str:

@@ -14,6 +14,7 @@ the nearest. A topology with parameters that has no row of its own takes that of
 import json
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +28,35 @@ Chosen = Mapping[int, float]  # nodes -> lr
 _ROW = ("algorithm", "topology", "problem.partition", "problem.model")  # what tells rows apart
 
 
-def with_step_size(path: Path, values: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """The values of a run, unchecked, with the tuned `lr`; as they are if they have one.
+class StepSizes:
+    """The tuned step sizes of an experiment; the file is read once, when a run first needs it."""
 
-    Args:
-        path: the experiment's file; the step sizes lie beside it.
-        name: the entry; None for an experiment without.
-    Raises:
-        ConfigError: one line, if there is no such entry, or no row for this run.
-    """
-    if name is None or "lr" in values:
-        return values
-    rows = read_rows(path.with_name(FILE), name)
-    nodes = values.get("nodes")
-    found = _row(rows, values)
-    if found is None:
-        asked = ", ".join(f"{key} = {quoted(_value(values, key))}" for key in _keys(rows))
-        raise ConfigError(
-            f"{path}: step_sizes: {FILE} has no row of {name} for {asked}: tune it, or give lr"
-        )
-    if type(nodes) is not int or nodes < 1:
-        return {"lr": 1.0, **values}  # the check of the run says what is wrong with it
-    return {**values, "lr": interpolated(found, nodes)}
+    def __init__(self, path: Path, name: str | None) -> None:
+        """`path` is the experiment's file, beside which they lie; `name` the entry, if any."""
+        self._path, self._name = path, name
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        return read_rows(self._path.with_name(FILE), self._name)
+
+    def into(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values of a run, unchecked, with the tuned `lr`; as they are if they have one.
+
+        Raises:
+            ConfigError: one line, if there is no such entry, or no row for this run.
+        """
+        if self._name is None or "lr" in values:
+            return values
+        nodes = values.get("nodes")
+        found = _row(self._rows, values)
+        if found is None:
+            keys = _keys(self._rows)
+            asked = ", ".join(f"{key} = {quoted(_value(values, key))}" for key in keys)
+            lacks = f"{FILE} has no row of {self._name} for {asked}: tune it, or give lr"
+            raise ConfigError(f"{self._path}: step_sizes: {lacks}")
+        if type(nodes) is not int or nodes < 1:
+            return {"lr": 1.0, **values}  # the check of the run says what is wrong with it
+        return {**values, "lr": interpolated(found, nodes)}
 
 
 def read_rows(path: Path, name: str) -> list[dict[str, Any]]:

@@ -65,13 +65,7 @@ def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
 
 def _place(run: Run, within: Sequence[str]) -> tuple:
     """Where two runs that are compared agree: the table's rows apart, nodes and seed."""
-    values = []
-    for key in (*within, "nodes", "seed"):
-        value: object = run
-        for part in key.split("."):
-            value = getattr(value, part, None)
-        values.append(str(value))
-    return tuple(values)
+    return tuple(str(run.value(key)) for key in (*within, "nodes", "seed"))
 
 
 def _check_pair(path: Path, run: Run, reference: Run) -> None:

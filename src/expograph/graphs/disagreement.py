@@ -26,10 +26,9 @@ Koloskova & Stich 2026, arXiv:2606.09154, all eigenvalues of a static W count.
 import numpy as np
 
 from expograph.graphs.mixing import Mixing
-from expograph.graphs.modes import Modes, modes_of
+from expograph.graphs.modes import Modes, check_dense, modes_of
 from expograph.graphs.topology import Topology
 
-MOST_DENSE = 512  # ranks of schedules without a common basis: n^3 work
 RANDOM_STEPS = 2048  # over which a random schedule is averaged, after as many
 DOUBLINGS = 64  # of the number of periods that are summed
 
@@ -81,50 +80,40 @@ def _mean(modes: Modes, random_steps: int, step, factor, size) -> float:
     """
     v = np.zeros(modes.n - 1)
     if modes.period is None:
-        return _mean_of_steps(random_steps, step, size, v)
+        return _mean_of_steps(random_steps, step, size, v, before=random_steps)
     a = np.ones(modes.n - 1)
     for k in range(modes.period):
         v, a = step(k, v), a * factor(k)
     if (np.abs(a) >= 1 - 1e-14).any():
         return float("inf")
-    return _mean_of_period(modes.period, step, size, v / (1 - a))
+    return _mean_of_steps(modes.period, step, size, v / (1 - a))
 
 
-def _mean_of_steps(random_steps: int, step, size, v: np.ndarray) -> float:
+def _mean_of_steps(number: int, step, size, v: np.ndarray, before: int = 0) -> float:
+    """Mean of size(v) over so many steps, after `before` that are not counted."""
     sizes = []
-    for k in range(2 * random_steps):
+    for k in range(before + number):
         v = step(k, v)
         sizes.append(size(v))
-    return float(np.mean(sizes[random_steps:]))
-
-
-def _mean_of_period(period: int, step, size, v: np.ndarray) -> float:
-    sizes = []
-    for k in range(period):
-        v = step(k, v)
-        sizes.append(size(v))
-    return float(np.mean(sizes))
+    return float(np.mean(sizes[before:]))
 
 
 def _dense_mean(topology: Topology, random_steps: int, step, limit, size) -> float:
     """The same over (n, n) arrays; `limit` finds the fixed point of a period."""
+    check_dense(topology)
     n = topology.n
-    if n > MOST_DENSE:
-        raise ValueError(
-            f"{topology.name}: its matrices share no basis: at most {MOST_DENSE} ranks, got {n:,}"
-        )
     identity, start = np.eye(n) - 1 / n, np.zeros((n, n))
 
     def at(k: int, v: np.ndarray) -> np.ndarray:
         return step(topology.at(k), v + identity)
 
     if topology.period is None:
-        return _mean_of_steps(random_steps, at, size, start)
+        return _mean_of_steps(random_steps, at, size, start, before=random_steps)
     v, product = start, identity
     for k in range(topology.period):
         v, product = at(k, v), topology.at(k).csr @ product
     settled = limit(product, v)
-    return float("inf") if settled is None else _mean_of_period(topology.period, at, size, settled)
+    return float("inf") if settled is None else _mean_of_steps(topology.period, at, size, settled)
 
 
 def _noise_step(W: Mixing, v: np.ndarray) -> np.ndarray:

@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from expograph.graphs.disagreement import MOST_DENSE
-from expograph.graphs.modes import Modes, modes_of
+from expograph.graphs.modes import Modes, check_dense, modes_of
 from expograph.graphs.topology import Topology
 
 
@@ -215,9 +214,5 @@ def _space_of(topology: Topology, mask: tuple[bool, ...]) -> _Space:
     modes = modes_of(topology)
     if modes is not None:
         return _ModeSpace(modes, mask)
-    if topology.n > MOST_DENSE:
-        raise ValueError(
-            f"{topology.name}: its matrices share no basis: at most {MOST_DENSE} ranks, "
-            f"got {topology.n:,}"
-        )
+    check_dense(topology)
     return _RankSpace(topology, mask)

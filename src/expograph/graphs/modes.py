@@ -18,6 +18,7 @@ from expograph.graphs.forms import Circulant
 from expograph.graphs.mixing import Mixing
 from expograph.graphs.topology import Topology, ceil_log2, grid_shape
 
+MOST_DENSE = 512  # ranks of schedules without a common basis: n^3 work
 MOST = 4096  # ranks: of a dense eigensolver, and of what a run of the recursions takes
 PROBED = 8  # steps of a random schedule by which it is told whether all are circulant
 ROUNDING = 1e-12
@@ -56,6 +57,19 @@ def modes_of(topology: Topology) -> Modes | None:
     if values is None:
         return None
     return Modes(topology.n, topology.period, lambda k: values[k % len(values)])
+
+
+def check_dense(topology: Topology) -> None:
+    """Refuse a schedule without modes that is too large for (n, n) arrays.
+
+    Raises:
+        ValueError: for more than 512 ranks.
+    """
+    if topology.n > MOST_DENSE:
+        raise ValueError(
+            f"{topology.name}: its matrices share no basis: at most {MOST_DENSE} ranks, "
+            f"got {topology.n:,}"
+        )
 
 
 def _of_random(topology: Topology) -> Modes | None:

@@ -54,7 +54,7 @@ def compare(device: str = "cuda", nodes: int = 32, **problem) -> Iterator[Compar
 
 def _trained(run: Run, device: str) -> tuple[torch.Tensor, float]:
     """(n, d) models on the CPU, and seconds a step after the first."""
-    changes = {"device": device, "steps": STEPS, "record_every": 1, "warmup_steps": 0}
+    changes = {"device": device, "steps": STEPS, "record_every": 1}
     run = Run.model_validate({**run.model_dump(), **changes})
     for record in assemble(run).records():
         if device == "cuda":

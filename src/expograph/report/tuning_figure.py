@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from expograph.analysis.table_result import TableResult
-from expograph.analysis.written import name_of
+from expograph.analysis.written import heading_of, name_of
 from expograph.report import style
 
 LINES = ("algorithm", "topology")
@@ -19,7 +19,12 @@ def tuning_curves(table: TableResult) -> Figure:
     others = [i for i, key in enumerate(table.labels) if key not in LINES]
     lines = [i for i, key in enumerate(table.labels) if key in LINES]
     panels = list(dict.fromkeys(tuple(row.labels[i] for i in others) for row in table.rows))
-    topologies = {row.labels[table.labels.index("topology")] for row in table.rows}
+    place = table.labels.index("topology")
+    topologies = {row.labels[place] for row in table.rows}
+    # a topology's own colour where that tells the lines apart
+    by_topology = len(topologies) == len(
+        {tuple(row.labels[i] for i in lines) for row in table.rows}
+    )
     figure, axes = style.new_figure(len(panels), height=2.6)
     for axis, panel in zip(axes, panels, strict=True):
         for row in table.rows:
@@ -29,19 +34,18 @@ def tuning_curves(table: TableResult) -> Figure:
             points = sorted((c.value, cell.mean) for c, cell in cells if cell.mean is not None)
             if not points:
                 continue
-            topology = row.labels[table.labels.index("topology")]
-            of_topology = len(topologies) > len(lines)
-            colour = {"color": style.line_style(topology)["color"]} if of_topology else {}
+            own = style.line_style(row.labels[place])["color"]
+            colour = {"color": own} if by_topology else {}
             label = ", ".join(name_of(row.labels[i]) for i in lines)
             (line,) = axis.plot(*zip(*points, strict=True), marker="o", ms=2.5, lw=1, **colour)
             line.set_label(label)
             best = max(points, key=lambda point: point[1])
             axis.plot(*best, marker="*", ms=8, color=line.get_color())
         named = zip((table.labels[i] for i in others), panel, strict=True)
-        axis.set_title(", ".join(f"{key.rsplit('.')[-1]} {name_of(value)}" for key, value in named))
+        axis.set_title(", ".join(f"{heading_of(key)} {name_of(value)}" for key, value in named))
         axis.set(xscale="log", xlabel="step size lr")
         grid = [column.value for column in table.columns]
-        axis.set_xticks(grid, [f"{lr:g}".removeprefix("0") for lr in grid], minor=False)
+        axis.set_xticks(grid, [f"{lr:g}".removeprefix("0") for lr in grid])
         axis.minorticks_off()
     axes[0].set_ylabel("accuracy on held-out images (%)")
     fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
