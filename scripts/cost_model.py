@@ -15,8 +15,9 @@ from rich.console import Console
 
 from expograph.analysis.cost_model import study_tables
 from expograph.analysis.cost_model.assumptions import read
+from expograph.analysis.cost_model.left_out import LEFT_OUT
 from expograph.analysis.cost_model.notes import map_title
-from expograph.analysis.cost_model.study import study
+from expograph.analysis.cost_model.study import DRAWN, study
 from expograph.config import ConfigError
 from expograph.files import DamagedFile, replace_text
 from expograph.report import figures, rendering
@@ -42,12 +43,13 @@ def main() -> int:
     tables = study_tables.tables_of(found, str(arguments.config), provenance())
     rendering.write(tables, folder)
     replace_text(folder / "heatmap.csv", found.grid.to_csv(index=False, float_format="%.6g"))
-    styles = {"predictive": "--", "fitted": "-"}
-    figures.save(node_hours(found.hours, styles), folder / "figure_hours")
-    titled = {map_title(*key): frame for key, frame in found.maps.items()}
+    styles = {"left out": "-", "predictive": "--"}
+    others = {"no communication, left out": found.judgement("no communication", LEFT_OUT)}
+    figures.save(node_hours(found.hours, styles, others), folder / "figure_hours")
+    titled = {map_title(*key): found.maps[key] for key in DRAWN}
     nothing_gained = found.given.beyond.nothing_gained
     figures.save(speed_up_map(titled, nothing_gained), folder / "figure_heatmap")
-    for name in ("hours", "parameters"):
+    for name in ("hours", "left_out"):
         show(Console(), [Screen(tables[name])])
     print(f"written to {folder}/: table.json, table.md, heatmap.csv, figures")
     return 0

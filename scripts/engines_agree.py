@@ -8,6 +8,7 @@ tolerance.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -18,6 +19,11 @@ from expograph.measure import agreement
 from expograph.report import rendering
 from expograph.runs import results
 from expograph.runs.provenance import provenance
+
+LAUNCHERS = {
+    "mpi": ["bfrun", "-np"],
+    "torch": [sys.executable, "-m", "expograph.cluster.local"],
+}
 
 
 def main() -> int:
@@ -33,25 +39,28 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=results.ROOT, help="default: results/")
     parser.add_argument("--quick", action="store_true", help="fewer combinations and steps")
+    parser.add_argument("--carriers", nargs="+", default=["mpi", "torch"], choices=["mpi", "torch"])
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     seed, model, quick = arguments.seed, arguments.model, arguments.quick
     if arguments.worker:
-        agreement.worker(seed, model, quick, arguments.worker)
+        (carrier,) = arguments.carriers
+        agreement.worker(carrier, seed, model, quick, arguments.worker)
         return 0
     compared = []
     with tempfile.TemporaryDirectory() as folder:
-        for n in arguments.ranks:
+        for n, carrier in itertools.product(arguments.ranks, arguments.carriers):
             out = Path(folder, f"{n}.json")
-            command = ["bfrun", "-np", str(n), sys.executable, __file__, "--worker", str(out)]
-            command += ["--seed", str(seed), "--model", model, *(["--quick"] if quick else [])]
+            command = [*LAUNCHERS[carrier], str(n), sys.executable, __file__, "--worker", str(out)]
+            command += ["--carriers", carrier, "--seed", str(seed), "--model", model]
+            command += ["--quick"] if quick else []
             count = len(agreement.combinations(n, seed, model, quick))
-            print(f"{n} ranks: {count} combinations ...", flush=True)
+            print(f"{n} ranks, {carrier}: {count} combinations ...", flush=True)
             if status := subprocess.run(command).returncode:
                 return status
             found = json.loads(out.read_text(encoding="utf-8"))
             worst = max(row["difference"] for row in found)
-            print(f"{n} ranks: worst difference {worst:.1e}", flush=True)
+            print(f"{n} ranks, {carrier}: worst difference {worst:.1e}", flush=True)
             compared += found
     if not quick:
         tables = agreement.tables_of(compared, seed, model, provenance())

@@ -13,18 +13,26 @@ from pathlib import Path
 
 import torch
 
-from expograph import data, engines
+from expograph import algorithms, cluster, data, engines
 from expograph.algorithms import ALGORITHMS
-from expograph.cluster.mpi_group import MpiGroup
+from expograph.cluster.job import Job
+from expograph.cluster.launch import launched_rank
 from expograph.config import Run
 from expograph.data import fashion_mnist
 from expograph.graphs.checks import check_schedule
 from expograph.graphs.forms import OnePeer
+from expograph.graphs.mixing import bytes_sent
 from expograph.graphs.topology import Topology, build, hierarchical, names
+from expograph.measure.agreement import allowed
 from expograph.problems import convex
+from expograph.runs import store
 from expograph.runs.assemble import assemble, records_of
+from expograph.runs.interrupt import interruptible
+from expograph.runs.resuming import Saving
 from expograph.runs.runner import execute
 
+CARRIER = "torch" if "MASTER_ADDR" in os.environ else "mpi"  # what the launcher is for
+ENGINES = ("torch",) if CARRIER == "torch" else ("bluefog", "mpi")
 FOUND = next(
     (f for f in (Path("data/fashion_mnist"), fashion_mnist.DEBIAN_FOLDER) if f.is_dir()),
     fashion_mnist.DEBIAN_FOLDER,
@@ -39,7 +47,7 @@ def run_of(nodes: int, **changes) -> Run:
         "algorithm": "dsgd_atc",
         "steps": 40,
         "lr": 0.1,
-        "engine": "bluefog",
+        "engine": "torch" if CARRIER == "torch" else "bluefog",
     }
     return Run.model_validate(values | changes)
 
@@ -48,12 +56,17 @@ def on_embedded(run: Run) -> Run:
     return run.model_copy(update={"engine": "embedded"})
 
 
-def tell(job: MpiGroup, **facts) -> None:
+def join() -> Job:
+    """The job, over what its launcher is for."""
+    return cluster.join(CARRIER)
+
+
+def tell(job: Job, **facts) -> None:
     if job.rank == 0:
         print(json.dumps(facts), flush=True)
 
 
-def at_step(step: int, rank: int, job: MpiGroup, action) -> None:
+def at_step(step: int, rank: int, job: Job, action) -> None:
     """Do `action` in `rank`'s gradient of `step`."""
     gradient = convex.Convex.gradient
 
@@ -65,7 +78,7 @@ def at_step(step: int, rank: int, job: MpiGroup, action) -> None:
     convex.Convex.gradient = patched
 
 
-def fail(job: MpiGroup, how: str, rank: str, results: str) -> None:
+def fail(job: Job, how: str, rank: str, results: str) -> None:
     """A rank fails in the third step of a run, in one of the ways in which ranks fail."""
 
     def raise_error():
@@ -82,7 +95,7 @@ def fail(job: MpiGroup, how: str, rank: str, results: str) -> None:
     execute(run_of(job.size), Path(results), group=job)
 
 
-def diverge(job: MpiGroup, rank: str, results: str) -> None:
+def diverge(job: Job, rank: str, results: str) -> None:
     """One rank's gradient becomes NaN at step 7; its loss at step 8."""
     nan = torch.full((1,), float("nan"), dtype=torch.float64)
     gradient = convex.Convex.gradient
@@ -97,7 +110,7 @@ def diverge(job: MpiGroup, rank: str, results: str) -> None:
     tell(job, status=status)
 
 
-def mismatch(job: MpiGroup, kind: str, local_size: str) -> None:
+def mismatch(job: Job, kind: str, local_size: str) -> None:
     """Ranks that disagree on the schedule, at step 2 of a period of 3."""
     size = int(local_size)
     good = build("one_peer_exponential", job.size // size)
@@ -115,12 +128,12 @@ def mismatch(job: MpiGroup, kind: str, local_size: str) -> None:
     check_schedule(custom)  # as training does, on each rank
 
 
-def alone(job: MpiGroup) -> None:
+def alone(job: Job) -> None:
     """Every topology and algorithm with one rank trains as plain SGD, as the embedded engine."""
-    for name in ("bluefog", "mpi"):
-        for topology in names():
+    for name in ENGINES:
+        for topology in names(1, "doubly"):
             for algorithm in ALGORITHMS:
-                if algorithm == "psgd" and topology != "fully_connected":
+                if not allowed(algorithms.build(algorithm), build(topology, 1)):
                     continue
                 run = run_of(1, topology=topology, algorithm=algorithm, engine=name, steps=5)
                 *_, ours = records_of(run, job)
@@ -129,7 +142,24 @@ def alone(job: MpiGroup) -> None:
     tell(job, trained=True)
 
 
-def overlap(job: MpiGroup) -> None:
+def graphs(job: Job, *chosen: str) -> None:
+    """Graphs over so many ranks, by name or all: W(k) x, sent along the edges of W(k) alone."""
+    x = torch.randn(job.size, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    row, mixed = x[job.rank : job.rank + 1], 0
+    for topology in (build(name, job.size, seed=1) for name in chosen or names(job.size)):
+        steps = [topology.at(k) for k in range(min(topology.period or 3, 6))]
+        for name in ENGINES:
+            engine = engines.build(name, topology, job)
+            for k, W in enumerate(steps):
+                expected = torch.from_numpy(W.dense()[job.rank : job.rank + 1]) @ x
+                torch.testing.assert_close(engine.mixer(k)(row), expected, rtol=1e-12, atol=1e-12)
+                mixed += 1
+            sent = sum(int(bytes_sent(W.messages[job.rank], row.nbytes)) for W in steps)
+            assert engine.sent.item() == sent, topology.name
+    tell(job, mixed=mixed)
+
+
+def overlap(job: Job) -> None:
     """The message of dsgd_awc travels while the gradient is computed: it has been started."""
     order = []
     run = run_of(job.size, topology="ring", algorithm="dsgd_awc", steps=2)
@@ -154,7 +184,7 @@ def overlap(job: MpiGroup) -> None:
     tell(job, order=order)
 
 
-def peers(job: MpiGroup, accumulation: str) -> None:
+def peers(job: Job, accumulation: str) -> None:
     """Whom rank 0 hears at each of 8 steps, by each engine, with accumulated gradients."""
     heard = {}
     problem = {"kind": "classification", "dataset": "digits", "model": "mlp", "batch_size": 4}
@@ -174,7 +204,7 @@ def peers(job: MpiGroup, accumulation: str) -> None:
     tell(job, **heard)
 
 
-def servers(job: MpiGroup, local_size: str) -> None:
+def servers(job: Job, local_size: str) -> None:
     """Trains on servers of several ranks; the largest relative difference from embedded.
 
     Embedded is checked against dense products elsewhere. Also how far models of one server are
@@ -217,7 +247,7 @@ def servers(job: MpiGroup, local_size: str) -> None:
     tell(job, **told)
 
 
-def soak(job: MpiGroup, calls: str) -> None:
+def soak(job: Job, calls: str) -> None:
     """Many averaging calls in a row, static and one-peer in turns, checked at the end."""
     built = [
         engines.build("bluefog", build(name, job.size), job)
@@ -230,7 +260,49 @@ def soak(job: MpiGroup, calls: str) -> None:
     tell(job, calls=int(calls), error=float((x[0] - mean).abs().max()))
 
 
-def fetch(job: MpiGroup, log: str) -> None:
+def resume(job: Job, name: str, results: str) -> None:
+    """Interrupted on one rank and taken up again; and taken up from the embedded engine.
+
+    Tells whether the first is bit-identical with a run that was never stopped, and how far the
+    second is from it, relative.
+    """
+    root = Path(results)
+    changes = {"algorithm": "dmsgd", "beta": 0.9, "engine": name}
+    if name == "horovod":
+        changes |= {"algorithm": "psgd", "topology": "fully_connected"}
+    run = run_of(job.size, **changes)
+    source = on_embedded(run)
+    execute(run, root / "whole", group=job)
+    gradient = convex.Convex.gradient
+    at_step(23, 1, job, lambda: signal.raise_signal(signal.SIGUSR1))
+    _interrupted(run, root / "again", job)
+    convex.Convex.gradient = gradient
+    execute(run, root / "again", group=job)
+    if job.rank == 0:
+        at_step(17, 0, job, lambda: signal.raise_signal(signal.SIGUSR1))
+        _interrupted(source, root / "other", None)
+        convex.Convex.gradient = gradient
+    job.exchange(None, "the checkpoint")
+    execute(run, root / "other", group=job, saving=Saving(source=source.key))
+    if job.rank == 0:
+        whole, again, other = (store.load(run, root / w) for w in ("whole", "again", "other"))
+        a, b = (one.final["error_workers"] for one in (whole, other))
+        same = whole.models == again.models
+        resumed = [one.resumed for one in (whole, again, other)]
+        tell(job, same=same, resumed=resumed, difference=abs(a - b) / a)
+
+
+def _interrupted(run: Run, root: Path, group: Job | None) -> None:
+    try:
+        with interruptible():
+            execute(run, root, group=group)
+        raise AssertionError("was not interrupted")
+    except KeyboardInterrupt:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def fetch(job: Job, log: str) -> None:
     """A data set that is nowhere yet, whose download takes a while and is noted."""
     fashion_mnist.DEBIAN_FOLDER = Path("/nowhere")
 
@@ -254,9 +326,9 @@ def fixture(scratch: Path) -> Path:
 
 def start_late(job_seconds: str) -> None:
     """Rank 1 does not come to the start."""
-    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    if launched_rank() == 1:
         time.sleep(float(job_seconds))
-    with MpiGroup() as job:
+    with join() as job:
         tell(job, met=True)
 
 
@@ -265,7 +337,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if case == "start_late":
         return start_late(*words)
-    with MpiGroup() as job:
+    with join() as job:
         globals()[case](job, *words)
 
 

@@ -7,6 +7,7 @@ from filelock import FileLock
 
 # a shell's background job ignores Ctrl-C, and so would every process that a test interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as under nohup
 
 
 @pytest.fixture

@@ -17,8 +17,10 @@ class Quadratic:
 
     def gradient_of(self, i: int, k: int, x: np.ndarray) -> np.ndarray:
         """Worker i's stochastic gradient (d,) of step k at its x (d,)."""
-        noise = np.random.default_rng([i, k]).standard_normal(self.dim)
-        return self.curvature * (x - self.targets[i]) + self.noise * noise
+        slope = self.curvature * (x - self.targets[i])
+        if not self.noise:
+            return slope
+        return slope + self.noise * np.random.default_rng([i, k]).standard_normal(self.dim)
 
     def initial(self):
         x0 = torch.ones(self.dim, dtype=torch.float64)

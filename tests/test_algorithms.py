@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from twins import TWINS
 
 from expograph import algorithms
 from expograph.algorithms import Mix
@@ -14,7 +15,10 @@ from expograph.engines.embedded import Embedded
 from expograph.graphs.topology import build, names
 
 N, D, STEPS, LR, BETA = 6, 5, 12, 0.1, 0.9
-ALGORITHMS = {name: algorithms.build(name) for name in algorithms.ALGORITHMS}
+OTHERS = {name: f"{name}(every=4)" for name in ("slowmo", "diloco", "noloco")}
+OTHERS["choco_int"] = "choco_int(bits=2)"  # their defaults do little of their own in so few steps
+ALGORITHMS = {name: algorithms.build(OTHERS.get(name, name)) for name in algorithms.ALGORITHMS}
+FIRST = [name for name in ALGORITHMS if name not in TWINS]  # the others: test_rules
 
 
 def target(i: int, k: int) -> np.ndarray:
@@ -78,11 +82,16 @@ def vectorised(name: str, topology, lr: float, beta: float) -> torch.Tensor:
             rows = [gradient(i, k, row.numpy()) for i, row in enumerate(x)]
             return torch.from_numpy(np.stack(rows))
 
-        state = algorithm.step(state, grad, engine.mixer(k), lr, beta)
+        state = algorithm.step(state, grad, engine.mixer(k // algorithm.every), lr, beta)
     return algorithm.model(state)
 
 
-PAIRS = [(a, t) for a in ALGORITHMS for t in names() if not ALGORITHMS[a].exact or "fully" in t]
+PAIRS = [
+    (a, t)
+    for a in FIRST
+    for t in names(N, ALGORITHMS[a].stochastic)
+    if not ALGORITHMS[a].exact or "fully" in t
+]
 
 
 @pytest.mark.parametrize(("name", "topology"), PAIRS)
@@ -92,9 +101,12 @@ def test_vectorised_equals_plain_loop(name, topology):
     np.testing.assert_allclose(ours, loop(name, schedule, LR, BETA), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [a for a in ALGORITHMS if a not in ("dmsgd_delayed", "qg_dmsgd")])
+OWN_WAYS = ("dmsgd_delayed", "qg_dmsgd", "slowmo", "accum_adam", "diloco", "noloco")
+
+
+@pytest.mark.parametrize("name", [a for a in ALGORITHMS if a not in OWN_WAYS])
 def test_one_worker_is_plain_sgd(name):
-    """n = 1 is torch.optim.SGD; the two rules left out use the momentum in their own way."""
+    """n = 1 is torch.optim.SGD; the rules left out use momentum in their own way, or are Adam."""
     ours = vectorised(name, build("fully_connected", 1), LR, BETA)[0]
     x = torch.ones(D, dtype=torch.float64, requires_grad=True)
     momentum = BETA if ALGORITHMS[name].momentum else 0
@@ -129,7 +141,8 @@ def test_the_mean_moves_as_in_parallel_sgd(name, topology):
         state = algorithm.init(torch.zeros(N, D, dtype=torch.float64))
         for k in range(STEPS):
             grad = lambda x, k=k: fixed[k]  # noqa: E731
-            state = algorithm.step(state, grad, engine.mixer(k), LR, BETA)
+            mix = engine.mixer(k // algorithm.every)
+            state = algorithm.step(state, grad, mix, LR, BETA)
         return algorithm.model(state).mean(dim=0)
 
     torch.testing.assert_close(
@@ -137,7 +150,7 @@ def test_the_mean_moves_as_in_parallel_sgd(name, topology):
     )
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", FIRST)
 def test_a_step_leaves_its_input_state_alone_and_declares_its_message(name):
     engine = Embedded(build("fully_connected", N))
     state = ALGORITHMS[name].init(torch.zeros(N, D, dtype=torch.float64))
@@ -161,13 +174,27 @@ def test_a_rule_carries_what_it_needs_and_no_more():
 
 
 def test_parameters_are_those_of_the_factory(monkeypatch):
-    def local_sgd(every: int = 4, outer_lr: float = 1.0):
+    def rare_sgd(every: int = 4, outer_lr: float = 1.0):
         return dataclasses.replace(ALGORITHMS["dsgd_atc"], every=every)
 
-    monkeypatch.setitem(algorithms.ALGORITHMS, "local_sgd", local_sgd)
-    assert algorithms.parameters("local_sgd") == {"every": 4, "outer_lr": 1.0}
-    assert algorithms.build("local_sgd").every == 4
-    assert algorithms.build("local_sgd(every=2, outer_lr=0.5)").every == 2
+    monkeypatch.setitem(algorithms.ALGORITHMS, "rare_sgd", rare_sgd)
+    assert algorithms.parameters("rare_sgd") == {"every": 4, "outer_lr": 1.0}
+    assert algorithms.build("rare_sgd").every == 4
+    assert algorithms.build("rare_sgd(every=2, outer_lr=0.5)").every == 2
+
+
+def test_the_run_s_seed_reaches_rules_that_draw_and_no_others(monkeypatch):
+    def drawing(*, seed: int):
+        return dataclasses.replace(ALGORITHMS["dsgd_atc"], every=seed)
+
+    def own_seed(seed: int = 7):
+        return dataclasses.replace(ALGORITHMS["dsgd_atc"], every=seed)
+
+    monkeypatch.setitem(algorithms.ALGORITHMS, "drawing", drawing)
+    monkeypatch.setitem(algorithms.ALGORITHMS, "own_seed", own_seed)
+    assert algorithms.build("drawing", seed=3).every == 3
+    assert algorithms.build("own_seed", seed=3).every == 7  # a parameter like any other
+    assert algorithms.build("own_seed(seed=2)", seed=3).every == 2
 
 
 @pytest.mark.parametrize(

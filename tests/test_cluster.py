@@ -15,12 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from jobs import BIN, ROOT, WORKER, alive, case, finish, launch, start
 
 from expograph.runs import store
 
-ROOT = Path(__file__).parents[1]
-WORKER = str(ROOT / "tests" / "cluster_worker.py")
-BIN = Path(sys.executable).parent
 TRAIN = [sys.executable, str(ROOT / "scripts" / "train.py")]
 
 missing = [name for name in ("bfrun", "mpirun") if not (BIN / name).exists()]
@@ -30,42 +28,6 @@ pytestmark = [
     pytest.mark.skipif(bool(missing), reason="no cluster environment: make cluster-env"),
     pytest.mark.usefixtures("all_cores"),
 ]
-
-
-def start(ranks: int, *command: str, launcher: str = "bfrun", **environment: str):
-    variables = os.environ | environment
-    variables["PATH"] = f"{BIN}{os.pathsep}{variables['PATH']}"
-    options = [] if launcher == "bfrun" else ["--allow-run-as-root", "--oversubscribe", "-q"]
-    return subprocess.Popen(
-        [str(BIN / launcher), *options, "-np", str(ranks), *command],
-        env=variables,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: subprocess.Popen, timeout: float = 180) -> subprocess.CompletedProcess:
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError(f"did not end within {timeout} s:\n{out}\n{err}") from None
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def launch(ranks: int, *command: str, **options) -> subprocess.CompletedProcess:
-    return finish(start(ranks, *command, **options))
-
-
-def case(ranks: int, *words: str, **options) -> dict:
-    """What rank 0 of a case in cluster_worker.py told."""
-    done = launch(ranks, sys.executable, WORKER, *words, **options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 # ---- equal numbers ----
@@ -219,6 +181,12 @@ def test_one_rank_trains_on_every_topology():
     assert case(1, "alone") == {"trained": True}
 
 
+def test_every_graph_is_mixed_along_its_own_edges():
+    """Also with several peers of different weights, and where columns alone sum to one."""
+    assert case(4, "graphs")["mixed"] > 100
+    assert case(5, "graphs", "null_cascade", "directed_random", "simple_base(k=2)")["mixed"] > 10
+
+
 @pytest.mark.parametrize("accumulation", ["1", "3"])
 def test_the_topology_asked_for_advances_once_a_step(accumulation):
     """Rank 0 of 4 hears 3, 2, 3, 2, ... also when a step accumulates three gradients."""
@@ -237,18 +205,6 @@ def test_many_calls_in_a_row():
 
 
 # ---- every failure ends the job ----
-
-
-def alive(marker: str) -> list[str]:
-    """Processes with the marker in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if marker.encode() in path.read_bytes():
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize(
@@ -301,6 +257,23 @@ def test_a_schedule_on_which_ranks_disagree_is_found_before_the_first_step(kind,
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (["lr=0.5"], "has runs"),
+        (["seed=7"], "has runs"),
+        (["problem.dataset=fashion_mnist"], "has runs"),
+    ],
+)
+def test_ranks_of_other_configs_do_not_train_together(others, said, config, tmp_path):
+    words = [*TRAIN, str(config), "engine=mpi", "nodes=3", "--results", str(tmp_path)]
+    done = launch(1, *words, ":", "-np", "2", *words, *others, launcher="mpirun")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("job ended: ") == 1 and "Traceback" not in done.stderr
+    assert f"rank 1 on {socket.gethostname()} {said} " in done.stderr
+    assert not list(tmp_path.glob("runs/*/run.json"))
+
+
 def test_nan_on_one_rank_stops_all_with_the_status_diverged(tmp_path):
     assert case(4, "diverge", "2", str(tmp_path)) == {"status": "diverged"}
     (record,) = tmp_path.glob("runs/*/run.json")
@@ -321,6 +294,16 @@ def test_an_interrupted_job_keeps_what_is_finished_and_goes_on(config, tmp_path)
     assert 1 <= len(kept) < 3
     again = launch(2, *words)
     assert again.returncode == 0 and f"{len(kept)} used again" in again.stdout
+
+
+@pytest.mark.parametrize("name", ["bluefog", "mpi", "horovod"])
+def test_an_interrupted_run_goes_on_to_the_same_bits(name, tmp_path):
+    """By a signal to one rank; and, nearly, from a checkpoint of the embedded engine."""
+    told = case(4, "resume", name, str(tmp_path))
+    assert told["same"] and told["difference"] < 1e-5
+    (whole, (again,), (other,)) = told["resumed"]
+    assert whole == [] and 24 <= again < 40 and other == 18
+    assert not list(tmp_path.glob("again/runs/*.checkpoint"))
 
 
 # ---- launching ----
@@ -345,6 +328,19 @@ def test_an_engine_without_a_launcher_says_how_to_launch(config):
         [*TRAIN, str(config), "engine=bluefog"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 2 and "bfrun -np 2 python scripts/train.py" in done.stderr
+
+
+def test_a_schedulers_variables_without_its_launcher_are_one_line_of_ours(config):
+    environment = os.environ | {"PMI_SIZE": "2", "PMI_RANK": "0"}
+    done = subprocess.run(
+        [*TRAIN, str(config), "engine=mpi"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "2 workers need 2 ranks, the job has 1" in done.stderr
 
 
 def test_two_jobs_side_by_side_do_not_meet(config, tmp_path):

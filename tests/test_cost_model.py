@@ -9,12 +9,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from graphs import graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from expograph.analysis.cost_model.assumptions import read
 from expograph.analysis.cost_model.fit import calibrated, fit, fit_cluster, fit_term
 from expograph.analysis.cost_model.held_out import FITTED_AT, all_reduce_formulas, held_out
+from expograph.analysis.cost_model.left_out import (
+    a_constant_a_row,
+    at_bounds,
+    from_one_cell,
+    largest_from_smaller,
+    leave_one_out,
+    no_communication,
+    of_cluster,
+    without_rows,
+)
 from expograph.analysis.cost_model.model import (
     ALL_REDUCES,
     Cluster,
@@ -137,8 +148,9 @@ def test_one_server_averages_inside_and_one_gpu_not_at_all():
     assert across == pytest.approx(1e-3 + 32e-3)
 
 
-@pytest.mark.parametrize("name", [t for t in names() if not is_random(t)])
-@pytest.mark.parametrize("n", [1, 2, 6, 16])
+@pytest.mark.parametrize(
+    ("name", "n"), [(t, n) for n in (1, 2, 6, 16) for t in names(n) if not is_random(t)]
+)
 def test_without_a_networks_cost_an_iteration_is_its_compute(name, n):
     free = CLUSTER._replace(between=FREE, inside=FREE)
     assert iteration_seconds(free, WORKLOAD, build(name, n)) == pytest.approx(0.32, rel=1e-12)
@@ -157,8 +169,9 @@ clusters = st.builds(
 
 
 # from 3 nodes on: over two, one-peer is W = J, which every engine computes as an all-reduce
-@given(clusters, st.integers(3, 64), st.sampled_from([t for t in names() if not is_random(t)]))
-def test_one_peer_is_never_slower_an_iteration(cluster, n, other):
+@given(clusters, graphs(st.integers(3, 64), among=[t for t in names() if not is_random(t)]))
+def test_one_peer_is_never_slower_an_iteration(cluster, graph):
+    other, n = graph
     one_peer = iteration_seconds(cluster, WORKLOAD, build("one_peer_exponential", n))
     assert one_peer <= iteration_seconds(cluster, WORKLOAD, build(other, n)) * (1 + 1e-12)
 
@@ -262,12 +275,71 @@ def test_the_fit_is_the_nearest_to_hours_that_no_parameters_make():
         assert cost(found) <= cost(found._replace(overlap=phi)) + 1e-12
 
 
+# ---- cells left out ----
+
+
+def test_a_cell_is_predicted_by_the_others_alone():
+    """Whatever is published for it, and exactly where the model holds."""
+    cells = [(name, n) for name in ("fully_connected", "ring") for n in (4, 8, 16)]
+    hours = {cell: training_hours(CLUSTER, WORKLOAD, build(*cell)) for cell in cells}
+    fit_it = of_cluster(CLUSTER._replace(sample_seconds=1.0), WORKLOAD)
+    right = leave_one_out("model", fit_it, hours).errors
+    assert right["error"].abs().max() < 1e-5
+    wrong = leave_one_out("model", fit_it, {**hours, ("ring", 8): 1000.0}).errors
+    i = cells.index(("ring", 8))
+    assert wrong["predicted"][i] == pytest.approx(hours["ring", 8], rel=1e-5)
+    assert wrong["error"][i] == pytest.approx(hours["ring", 8] / 1000 - 1, rel=1e-4)
+    largest = largest_from_smaller("model", fit_it, {**hours, ("ring", 16): 1000.0})
+    assert list(zip(largest.errors["topology"], largest.errors["nodes"], strict=True)) == [
+        ("fully_connected", 16),
+        ("ring", 16),
+    ]
+    assert largest.errors["predicted"].tolist() == pytest.approx(
+        [hours[c] for c in cells if c[1] == 16], rel=1e-5
+    )
+    assert largest.protocol == "16 nodes from 8 and fewer"
+
+
+def test_null_models_by_hand():
+    """c minimises the relative squares: for work of 40 and 60 node-hours it is 600 / 13."""
+    hours = {("ring", 4): 10.0, ("ring", 8): 7.5, ("star", 4): 5.0}
+    assert a_constant_a_row(hours)("ring", 16) == pytest.approx(600 / 13 / 16)
+    assert a_constant_a_row(hours)("star", 2) == pytest.approx(10)
+    grid = np.linspace(15, 60, 45_001)
+    squares = sum((grid / (n * h) - 1) ** 2 for (_, n), h in hours.items())
+    nearest = grid[squares.argmin()]
+    assert no_communication(hours)("star", 1) == pytest.approx(nearest, abs=1e-3)
+    one = from_one_cell("null", no_communication, hours, ("ring", 4)).errors
+    assert one["predicted"].tolist() == pytest.approx([5.0, 10.0])
+
+
+def test_alpha_rests_on_the_row_that_pays_it_more_than_once_an_iteration():
+    cells = [(name, n) for name in ("fully_connected", "ring") for n in (4, 8, 16)]
+    hours = {cell: training_hours(CLUSTER, WORKLOAD, build(*cell)) for cell in cells}
+    rng = np.random.default_rng(1)
+    hours = {cell: h * rng.lognormal(0, 0.005) for cell, h in hours.items()}
+    found = {r.without: r for r in without_rows(CLUSTER, WORKLOAD, hours)}
+    assert list(found) == [None, "fully_connected", "ring"]
+    assert found[None].determined and found["ring"].determined
+    assert not found["fully_connected"].determined  # alpha adds to each iteration what gamma adds
+    assert found[None].cluster.between.alpha == pytest.approx(1e-3, rel=0.5)
+
+
+def test_parameters_on_their_bounds_are_named():
+    assert at_bounds(CLUSTER) == ["phi"]
+    assert at_bounds(CLUSTER._replace(overlap=0.5)) == []
+    assert at_bounds(CLUSTER._replace(overlap=1.0, between=FREE)) == ["alpha", "phi"]
+
+
 def test_published_hours_are_read_and_stand_beside_their_accuracies():
     tables = tomllib.loads(PUBLISHED.read_text())
     hours = tables["imagenet_resnet50_hours"]["cells"]
     accuracies = tables["imagenet_resnet50"]["cells"]
     assert {k: list(v) for k, v in hours.items()} == {k: list(v) for k, v in accuracies.items()}
-    work = {name: [int(n) * float(h) for n, h in cells.items()] for name, cells in hours.items()}
+    work = {
+        name: [int(n) * float(h) for n, h in cells.items() if h != ""]  # "": a place to fill in
+        for name, cells in hours.items()
+    }
     assert work["fully_connected"] == pytest.approx([46.4, 50.4, 59.2, 70.4])
     assert work["ring"] == pytest.approx([46.4, 52, 52.8, 57.6])
     assert work["one_peer_exponential"] == pytest.approx([44.4, 45.6, 44.8, 48])
@@ -290,9 +362,11 @@ def test_the_hours_are_drawn_as_node_hours():
     cells = pd.DataFrame(
         {"topology": "ring", "nodes": [4, 8], "published": [3.0, 2.0], "fitted": [2.0, 1.0]}
     )
-    figure = node_hours(cells, {"fitted": "-"})
+    null = pd.DataFrame({"topology": ["ring", "star"], "nodes": [4, 4], "predicted": [1.0, 9.0]})
+    figure = node_hours(cells, {"fitted": "-"}, {"null": null})
     drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
     assert drawn["fitted"] == [8.0, 8.0]
+    assert drawn["null"] == [4.0]
 
 
 def test_the_config_is_read():
@@ -371,6 +445,20 @@ def test_published_and_predicted_hours_are_found_by_topology_and_nodes():
     assert hours.cell("published", **where).mean == 11.1
     assert hours.cell("predictive", **where).mean == pytest.approx(11.1)  # calibrated on it
     assert hours.cell("fitted", **where).mean == pytest.approx(11.1, rel=0.05)
+
+
+def test_the_committed_table_leads_with_errors_on_unseen_cells():
+    tables = load(Path("results/cost_model"))
+    assert [table.id for table in tables.tables[:2]] == ["hours", "left_out"]
+    errors = {
+        (r["predicted"], r["model"]): r["mean |error| (%)"] for r in tables["left_out"].means()
+    }
+    left_out = [r["its error (%)"] for r in tables["hours"].means()]
+    mean = errors["each cell from all others", "cost model"]
+    assert mean == pytest.approx(np.abs(left_out).mean())
+    assert mean < errors["each cell from all others", "no communication"]
+    maps = [table.id for table in tables.tables if table.id.startswith("speed_up")]
+    assert maps[0].startswith("speed_up_tree") and maps[-1].startswith("speed_up_ring")
 
 
 def test_without_measurements_the_script_says_what_makes_them(tmp_path):

@@ -19,7 +19,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from expograph import data
-from expograph.data import fashion_mnist
+from expograph.data import cifar10, fashion_mnist, generated
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "fetch_data.py"
 TRAIN_IMAGES = "train-images-idx3-ubyte.gz"
@@ -183,6 +183,21 @@ def test_damaged_cifar10_is_not_read(cifar):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(data.DataUnavailable, match=r"(?s)CIFAR-10.*no network.*digits"):
         data.load("cifar10", root)
+
+
+def test_a_file_among_the_data_does_not_make_them_trusted(tmp_path, monkeypatch):
+    """Batches are pickled: what a data folder says of its own checksums counts for nothing."""
+    CIFAR10 = pytest.importorskip("torchvision.datasets").CIFAR10
+    monkeypatch.setattr(CIFAR10, "download", lambda self: refuse(tmp_path))
+    monkeypatch.setattr(cifar10, "_made_up", {})
+    generated.cifar10(tmp_path)
+    for place in (tmp_path, tmp_path / "cifar10"):
+        (place / "generated.json").write_bytes((tmp_path / "generated.json").read_bytes())
+    with pytest.raises(data.DataUnavailable, match="no undamaged copy"):
+        data.load("cifar10", tmp_path)
+    generated.believe(tmp_path)
+    found = data.load("cifar10", tmp_path)
+    assert len(found.train_labels) == 500 and found.source.startswith("generated images")
 
 
 # ---- bad files -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from expograph.config import ConfigError, load
 from expograph.runs.destination import check_names, name_of_results, variation
 
 CONFIG = """
-name = "mine"
+name = "ours"
 [run]
 topology = "ring"
 nodes = 4
@@ -20,14 +20,14 @@ lr = 0.1
 [run.problem]
 kind = "logistic"
 [table]
-title = "Mine"
+title = "Ours"
 metrics = ["error_workers"]
 """
 
 
-def config_of(folder: Path, name: str = "mine", file: str = "mine.toml") -> Path:
+def config_of(folder: Path, name: str = "ours", file: str = "ours.toml") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text(CONFIG.replace('"mine"', f'"{name}"'))
+    (folder / file).write_text(CONFIG.replace('"ours"', f'"{name}"'))
     return folder / file
 
 
@@ -39,14 +39,14 @@ def made_by(root: Path, name: str, config: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [
-        ([], "mine"),
-        (["engine=mpi"], "mine_mpi"),
-        (["run.engine=mpi"], "mine_mpi"),
-        (["engine=embedded"], "mine"),
-        (["lr=0.2"], "custom/mine/lr=0.2"),
-        (["seed=1", "run.lr=0.2"], "custom/mine/lr=0.2,seed=1"),
-        (["nodes=[4, 8]", "engine=mpi"], "custom/mine/engine=mpi,nodes=4,8"),
-        (['topology="ring"'], "custom/mine/topology=ring"),
+        ([], "ours"),
+        (["engine=mpi"], "ours_mpi"),
+        (["run.engine=mpi"], "ours_mpi"),
+        (["engine=embedded"], "ours"),
+        (["lr=0.2"], "custom/ours/lr=0.2"),
+        (["seed=1", "run.lr=0.2"], "custom/ours/lr=0.2,seed=1"),
+        (["nodes=[4, 8]", "engine=mpi"], "custom/ours/engine=mpi,nodes=4,8"),
+        (['topology="ring"'], "custom/ours/topology=ring"),
     ],
 )
 def test_each_variation_has_a_folder_named_after_it(tmp_path, overrides, name):
@@ -64,45 +64,45 @@ def test_variations_that_a_name_cannot_hold_are_told_apart():
 def test_a_folder_belongs_to_one_config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "results"
-    made_by(root, "mine", "configs/mine.toml")
-    mine = config_of(tmp_path / "configs")
+    made_by(root, "ours", "configs/ours.toml")
+    ours = config_of(tmp_path / "configs")
     copy = config_of(tmp_path / "configs", file="copy.toml")
-    for path in (mine, Path("configs/mine.toml")):  # edited or not, from wherever it is named
+    for path in (ours, Path("configs/ours.toml")):  # edited or not, from wherever it is named
         check_names([load(path)], [], root)
-    with pytest.raises(ConfigError, match=r"copy\.toml: name: .*belongs to configs/mine\.toml"):
+    with pytest.raises(ConfigError, match=r"copy\.toml: name: .*belongs to configs/ours\.toml"):
         check_names([load(copy)], [], root)
     check_names([load(copy)], ["lr=0.2"], root)  # nobody's yet
-    made_by(root, "custom/mine/lr=0.2", "configs/mine.toml")
+    made_by(root, "custom/ours/lr=0.2", "configs/ours.toml")
     with pytest.raises(ConfigError, match="take another name"):
         check_names([load(copy, ["lr=0.2"])], ["lr=0.2"], root)
 
 
 def test_a_config_named_like_anothers_engine_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made_by(tmp_path / "results", "mine_mpi", "configs/mine.toml")
-    other = config_of(tmp_path / "configs", "mine_mpi", "other.toml")
+    made_by(tmp_path / "results", "ours_mpi", "configs/ours.toml")
+    other = config_of(tmp_path / "configs", "ours_mpi", "other.toml")
     with pytest.raises(ConfigError, match="belongs to"):
         check_names([load(other)], [], tmp_path / "results")
-    moved = tmp_path / "was" / "configs" / "mine.toml"  # a repository that has moved
-    made_by(tmp_path / "results", "mine", str(moved))
+    moved = tmp_path / "was" / "configs" / "ours.toml"  # a repository that has moved
+    made_by(tmp_path / "results", "ours", str(moved))
     check_names([load(config_of(tmp_path / "configs"))], [], tmp_path / "results")
 
 
 def test_a_copy_of_a_config_leaves_the_results_alone(tmp_path, capsys):
     """As a command: sweep one config, then a copy of it, then both at once."""
-    mine, copy = config_of(tmp_path / "a"), config_of(tmp_path / "b")
+    ours, copy = config_of(tmp_path / "a"), config_of(tmp_path / "b")
     where = ["--jobs", "1", "--results", str(tmp_path / "results")]
-    assert cli.main(["train", str(mine), *where]) == 0
-    before = (tmp_path / "results" / "mine" / "table.md").read_bytes()
+    assert cli.main(["train", str(ours), *where]) == 0
+    before = (tmp_path / "results" / "ours" / "table.md").read_bytes()
     capsys.readouterr()
-    for configs in ([copy], [mine, copy]):
+    for configs in ([copy], [ours, copy]):
         assert cli.main(["train", *map(str, configs), *where]) == 2
         error = capsys.readouterr().err
         assert "name" in error and "another" in error and error.count("\n") == 1
-    assert (tmp_path / "results" / "mine" / "table.md").read_bytes() == before
+    assert (tmp_path / "results" / "ours" / "table.md").read_bytes() == before
     for lr in ("0.2", "0.3"):
-        assert cli.main(["train", str(mine), f"lr={lr}", *where]) == 0
-    folders = (tmp_path / "results" / "custom" / "mine").iterdir()
+        assert cli.main(["train", str(ours), f"lr={lr}", *where]) == 0
+    folders = (tmp_path / "results" / "custom" / "ours").iterdir()
     assert sorted(folder.name for folder in folders) == ["lr=0.2", "lr=0.3"]
 
 

@@ -286,6 +286,7 @@ def test_a_folder_that_is_not_there_is_one_line(name, tmp_path):
 
 
 VOC = "VOCdevkit/VOC2007"
+XML = f"{VOC}/Annotations/2007_000000.xml"
 COCO = "coco/annotations/instances_train2017.json"
 
 
@@ -309,7 +310,11 @@ def edit(path: str, pattern: str, new: str):
         ("voc", edit(f"{VOC}/Annotations/2007_000000.xml", r"<name>\w+", "<name>whale"), "whale"),
         ("voc", lambda root: (root / f"{VOC}/JPEGImages/2007_000000.jpg").unlink(), "is not there"),
         ("voc", edit(f"{VOC}/ImageSets/Main/test.txt", r"(?s).*", ""), "no test images"),
+        ("voc", edit(XML, r"<xmax>\d+", "<xmax>nan"), r"0.xml: box \(.*nan.*\) is not inside"),
+        ("voc", edit(XML, r"<xmin>\d+", "<xmin>-9"), r"box \(-10, .* of 500 x 375 pixels"),
         ("coco", lambda root: (root / COCO).write_text("{"), "instances_"),
+        ("coco", edit(COCO, r'"bbox": \[\d+', '"bbox": [Infinity'), r"annotation 1 of .* \(inf, "),
+        ("coco", edit(COCO, r'"bbox": \[\d+', '"bbox": [9999'), "is not inside the image of 640"),
         ("coco", lambda root: (root / COCO).write_text("[]"), "not supported"),
         ("coco", edit(COCO, r'"bbox": \[[^]]*\]', '"bbox": null'), "NoneType"),
         ("coco", edit(COCO, r'"categories": \[\{[^}]*\}, ', '"categories": ['), "80 categories"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from expograph import cli
-from expograph.cluster import doctor, testbed
+from expograph.cluster import command, doctor, testbed
 from expograph.cluster.doctor import Finding, verdicts
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +40,7 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(doctor, "PATIENCE", 0.5)
+    monkeypatch.setattr(command, "PATIENCE", 0.5)
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def test_a_hanging_command_is_ended_with_what_it_started(machine, impatient):
 
 def test_a_slow_command_is_no_hanging_one_up_to_a_limit(impatient, monkeypatch):
     busy = "import time\nwhile time.process_time() < {}: pass\nprint('done')"
-    assert doctor.run([sys.executable, "-c", busy.format(1.2)])[:2] == (0, "done\n")
-    monkeypatch.setattr(doctor, "LIMIT", 1.0)
+    assert command.run([sys.executable, "-c", busy.format(1.2)])[:2] == (0, "done\n")
+    monkeypatch.setattr(command, "LIMIT", 1.0)
     start = time.monotonic()
-    assert doctor.run([sys.executable, "-c", busy.format(100)])[0] == 124
+    assert command.run([sys.executable, "-c", busy.format(100)])[0] == 124
     assert time.monotonic() - start < 10
 
 
@@ -182,7 +182,7 @@ def test_what_becomes_of_an_import(tmp_path, monkeypatch, module, told):
     (tmp_path / "bluefog" / "torch.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     if "sleep" in module:
-        monkeypatch.setattr(doctor, "PATIENCE", 1.0)
+        monkeypatch.setattr(command, "PATIENCE", 1.0)
         found = doctor._probe("BlueFog")["error"]
         assert found.startswith("hangs: no answer after")
     else:
@@ -369,7 +369,7 @@ def test_with_everything_broken_it_still_tells(machine, monkeypatch, capsys, ans
     def fails():
         raise OSError("no /proc")
 
-    monkeypatch.setattr(doctor, "run", lambda command: answer)
+    monkeypatch.setattr(command, "run", lambda command: answer)
     monkeypatch.setattr(testbed, "missing", fails)
     (machine / "cluster.json").write_text("{")
     script(machine, "mpirun", "")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from graphs import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -11,7 +12,7 @@ from expograph.engines import embedded
 from expograph.engines.embedded import Embedded
 from expograph.graphs.forms import OnePeer
 from expograph.graphs.mixing import Mixing, Sparse, bytes_sent
-from expograph.graphs.topology import build, names
+from expograph.graphs.topology import build
 
 
 def with_few_runs(n: int, rng: np.random.Generator) -> OnePeer:
@@ -83,13 +84,13 @@ def test_runs_are_found_where_they_are_few():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(names()),
-    st.integers(1, 24),
+    graphs(st.integers(1, 24), None),
     st.sampled_from([1, 7, 40]),
     st.sampled_from([1, 10**9]),
     st.integers(0, 5),
 )
-def test_mixing_equals_dense_products_over_many_steps(name, n, d, grain, seed):
+def test_mixing_equals_dense_products_over_many_steps(graph, d, grain, seed):
+    name, n = graph
     before, embedded.GRAIN = embedded.GRAIN, grain
     try:
         topology = build(name, n, seed)
@@ -107,15 +108,13 @@ def test_mixing_equals_dense_products_over_many_steps(name, n, d, grain, seed):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(names()),
-    st.integers(1, 9),
+    graphs(st.integers(1, 9)),
     st.integers(2, 5),
     st.sampled_from([1, 7, 40]),
     st.sampled_from([1, 10**9]),
 )
-def test_servers_mix_as_kronecker_products_and_their_rows_are_equal(
-    name, servers, local_size, d, grain
-):
+def test_servers_mix_as_kronecker_products_and_their_rows_are_equal(graph, local_size, d, grain):
+    name, servers = graph
     before, embedded.GRAIN = embedded.GRAIN, grain
     try:
         engine = Embedded(build(name, servers, 5, local_size))

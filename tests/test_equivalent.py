@@ -116,6 +116,23 @@ def test_other_numbers_are_refused_with_the_differences(small, name, factor, sta
         assert "nothing was entered" in captured.err
 
 
+def test_a_run_that_means_something_else_now_is_not_compared(small, monkeypatch, capsys):
+    """Its key is another one, so that no run of the older code is taken for it."""
+
+    def change(content):
+        for one in content["measured"]:
+            if one["run"]["topology"] == "star":
+                one["metrics"]["train_loss"] *= 2
+                one["run"]["algorithm"] = "dmsgd"
+        del content["schema"]  # as files were before a meaning changed
+
+    path = changed(small, change)
+    assert check(path) == 0
+    out = capsys.readouterr().out
+    assert "not compared, means something else now: dmsgd on star" in out
+    assert out.count("equal: ") == 2
+
+
 def test_parameters_are_compared_in_directions_that_norms_do_not_see():
     """A rotation by 1e-4 keeps the norm; projections see it, those of 1e-6 are allowed."""
     run = shortened(Run.model_validate(json.loads(json.dumps(RUN))))

@@ -86,8 +86,12 @@ DRAWN = {
     "accuracy": lambda: figures.training_curves(curves("table2"), "accuracy_averaged", ACCURACY),
     "errors": lambda: figures.relative_errors(curves("table1"), "error_workers", 1.5),
     "headline": lambda: headline(ACCURACIES, RUNS, *times()),
-    "transients": lambda: figures.transient_growth(TRANSIENTS, 1.5),
-    "hours": lambda: cost_figures.node_hours(HOURS, {"predictive": "--", "fitted": "-"}),
+    "transients": lambda: figures.transient_growth(TRANSIENTS, {"ring": 2.5}, 1.5),
+    "hours": lambda: cost_figures.node_hours(
+        HOURS,
+        {"predictive": "--", "fitted": "-"},
+        {"null": HOURS.assign(predicted=HOURS["fitted"])},
+    ),
     "map": lambda: cost_figures.speed_up_map(
         {f"all-reduce by a ring, {p} parameters": SPEED_UP for p in ("a", "b", "c")}, 1.05
     ),

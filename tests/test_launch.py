@@ -30,7 +30,7 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess:
         (["configs/tabel2.toml", "--np", "8"], "configs/tabel2.toml: No such file"),
         (["topology=ring", "--np", "8"], "expected a config file"),
         (["configs/table2.toml"], "--engine bluefog: give --np"),
-        (["configs/table2.toml", "--np", "8", "--hostfile", "nowhere"], "nowhere: no such file"),
+        (["configs/table2.toml", "--np", "8", "--hostfile", "nowhere"], "nowhere: No such file"),
         (["configs/table2.toml", "topolgy=ring", "--np", "8"], "did you mean run.topology?"),
     ],
 )

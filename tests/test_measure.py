@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from expograph import networks
+from expograph.analysis.cost_model.held_out import measurements
+from expograph.analysis.cost_model.model import Link
 from expograph.analysis.table_result import load
 from expograph.config import Run, experiments
 from expograph.graphs.topology import build
@@ -77,6 +79,18 @@ def test_communication_times_are_compared_with_the_fitted_link_and_the_wire():
     assert tables["ratios"].cell("value", **each).mean == 4
 
 
+def test_times_that_do_not_grow_with_the_bytes_leave_the_rate_open(tmp_path):
+    """A busy machine may take longer for the shorter message."""
+    at_n = measured()
+    for by_label, seconds in zip(at_n["seconds"].values(), (2e-3, 1e-3), strict=True):
+        by_label[communication.MESSAGE] = seconds
+    tables = tables_of([at_n], None, "one machine, shared memory", MADE)
+    write(tables, tmp_path / "bench_comm" / "one_machine")
+    (link,) = tables["links"].means()
+    assert link["gbit"] is None
+    assert measurements(tmp_path).messages["one_machine", 4] == Link(link["alpha_ms"] / 1e3, 0.0)
+
+
 def test_without_a_known_rate_nothing_is_compared_with_the_wire(tmp_path):
     tables = tables_of([measured(2), measured(8)], None, "one machine, shared memory", MADE)
     names = {row["measured"] for row in tables["ratios"].means()}
@@ -111,20 +125,36 @@ def test_combinations_are_of_every_algorithm_and_some_on_servers():
     runs = agreement.combinations(4, 0, "linear")
     assert all(run.ranks == 4 for run in runs)
     servers = {(r.algorithm, r.topology) for r in runs if r.local_size == 2}
-    assert ("psgd", "fully_connected") in servers and len(servers) == 5
+    assert ("psgd", "fully_connected") in servers and len(servers) == 7
     assert len(agreement.combinations(4, 0, "linear", quick=True)) < len(runs)
 
 
 def test_a_dry_run_is_chosen_for_every_problem_and_counted_by_arithmetic():
     (pair,) = dry_run.chosen([Path("configs/cifar10.toml")])
     short = dry_run.shortened(pair[1])
-    assert (short.ranks, short.topology != "fully_connected") == (2, True)
-    facts = {"parameters": 1_000_000, "memory": 2.0, "bytes": 4e6, "step": 0.5}
+    assert (short.ranks, short.topology) == (4, "static_exponential")  # all of its nodes
+    facts = {"parameters": 1_000_000, "memory": 2.0, "bytes": 8e6, "step": 0.5}
     needs = dry_run.Needs("cifar10.toml", pair[1], facts)
-    assert needs.computed == 4_000_000  # one vector of vanilla DmSGD
+    assert needs.computed == 8_000_000  # one vector of vanilla DmSGD, to ranks 1 and 2 away
+    assert needs.hours == pytest.approx(0.5 * 50_000 / (4 * 128) * 200 / 3600, rel=1e-3)
     (row,) = dry_run.tables_of([needs], MADE)["needs"].means()
-    assert row["sent a step, computed (MB)"] == row["sent a step, counted (MB)"] == 4
+    assert row["sent a step, computed (MB)"] == row["sent a step, counted (MB)"] == 8
     assert row["config"] == "cifar10.toml" and row["model"] == "resnet56"
+
+
+def test_a_named_config_runs_dry_on_each_of_its_graphs():
+    found = dry_run.chosen([Path("configs/cifar10.toml")], every_graph=True)
+    assert [run.topology for _, run in found] == ["static_exponential", "one_peer_exponential"]
+    facts = {"parameters": 1_000_000, "step": 0.5}
+    bytes_ = [dry_run.Needs("", run, facts).computed for _, run in found]
+    assert bytes_ == [8_000_000, 4_000_000]
+
+
+def test_a_config_of_many_nodes_runs_dry_on_two_ranks():
+    for _, run in dry_run.chosen([Path("configs/table2_paper.toml")]):
+        assert dry_run.shortened(run).ranks == 2
+        needs = dry_run.Needs("", run, {"parameters": 1, "step": 1.0})
+        assert needs.computed == 8 and needs.hours is None  # DmSGD: two vectors, one message
 
 
 def test_smoke_runs_are_three_steps_and_none_is_left_out():

@@ -80,14 +80,22 @@ def made(tmp_path_factory) -> Path:
     evidence = {"evidence": "1 < 2 & `make claims`"}
     claim = {
         "id": "a-claim",
+        "ledger": "ours",
         "statement": "A ring & a <one-peer> graph end alike.",
         "source": "here",
         "check": "none",
         "with": {},
-        "verdict": "partly",
+        "verdict": "supported",
         "config": "configs/tiny.toml",
         "parts": [
-            {**evidence, "id": "all", "text": "all", "holds": "yes", "runs": keys[:3]},
+            {
+                **evidence,
+                "id": "all",
+                "text": "all",
+                "holds": "yes",
+                "runs": keys[:3],
+                "primary": True,
+            },
             {**evidence, "id": "none", "text": "none", "holds": "no", "runs": []},
         ],
     }
@@ -302,6 +310,19 @@ def test_a_folder_of_something_else_is_left_alone(copy):
         assert "\n" not in str(error.value)
 
 
+def test_what_others_put_into_a_report_stays_and_a_link_stays_one(copy):
+    (copy / "place").mkdir()
+    (copy / "link").symlink_to(copy / "place")
+    page.build(copy / "results", copy / "link", copy / "configs")
+    (copy / "place" / "mine").mkdir()
+    (copy / "place" / "mine" / "notes.txt").write_text("seen")
+    (copy / "place" / "index.html").write_text("old")
+    page.build(copy / "results", copy / "link", copy / "configs")
+    assert (copy / "link").is_symlink()
+    assert (copy / "place" / "mine" / "notes.txt").read_text() == "seen"
+    assert "</html>" in (copy / "place" / "index.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
@@ -315,7 +336,7 @@ def test_a_folder_of_something_else_is_left_alone(copy):
         ("tiny/curves.csv", lambda text: text.replace(",60,", ",60,x", 1)),
         ("tiny/provenance.json", lambda text: text[:40]),
         ("tiny/seeds.csv", lambda text: text.replace("step", "k", 1)),
-        ("claims.json", lambda text: text.replace('"partly"', '"perhaps"')),
+        ("claims.json", lambda text: text.replace('"supported"', '"perhaps"')),
         ("claims.json", lambda text: text.split("\n", 1)[1]),
     ],
 )

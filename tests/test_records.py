@@ -117,7 +117,8 @@ def test_mean_curves_from_records_are_those_from_whole_curves(done):
         runs = [r for r in experiment.runs if (r.topology, r.nodes) == (topology, nodes)]
         curves = [whole(r, root).set_index("step") for r in runs]
         shown = thinned(curves[0].index.to_numpy(), 60)
-        assert made.sort_index().loc[topology, nodes].index.tolist() == shown.tolist()
+        there = made.sort_index().loc[topology, nodes].index.tolist()
+        assert set(there) >= set(shown) and len(there) <= len(shown) + 2 * 20  # of each metric
         for step in shown:
             values = np.array([curve.loc[step, "error_workers"] for curve in curves])
             row = made.loc[(topology, nodes, step)]
@@ -175,7 +176,8 @@ def test_half_a_file_is_named_and_a_damaged_line_is_left_out(done, tmp_path, cap
     with caplog.at_level(logging.WARNING):
         found = records.read(path)
     assert len(found) == len(lines) - 2
-    assert [m.split(":")[1].strip()[:6] for m in caplog.messages] == ["line 1", "line 2"]
+    (line,) = caplog.messages
+    assert "line 1 is damaged" in line and line.endswith("(and 1 lines more)")
     assert records.read(tmp_path / "nowhere") == {}
 
 

@@ -10,52 +10,15 @@ import numpy as np
 import pytest
 import torch
 from quadratic import Quadratic
-from scipy.sparse import csr_array
 from torch import Tensor, zeros_like
 
 from expograph.algorithms import Algorithm
 from expograph.engines.embedded import Embedded
 from expograph.graphs.forms import Circulant
-from expograph.graphs.mixing import Sparse
 from expograph.graphs.topology import Topology, build
 from expograph.runs.train import train
 
 STEPS, LR, BETA = 24, 0.1, 0.8
-
-# ---- gradient tracking: two more arrays ----------------------------------------------------------
-
-
-class Tracked(NamedTuple):
-    x: Tensor
-    y: Tensor  # tracks the mean gradient
-    g: Tensor  # the last gradients
-
-
-def gradient_tracking() -> Algorithm:
-    """y_i <- sum_j W_ij y_j + g_i - g_i of the last step;  x_i <- sum_j W_ij x_j - lr y_i."""
-
-    def step(s, grad, mix, lr, beta):
-        mixed = mix.start(s.x, s.y)
-        g = grad(s.x)
-        x, y = mixed()
-        y = y + g - s.g
-        return Tracked(x.sub(y, alpha=lr), y, g)
-
-    def init(x0):
-        return Tracked(x0, zeros_like(x0), zeros_like(x0))
-
-    return Algorithm(step, init, vectors=2)
-
-
-def gradient_tracking_loop(gradient, n, x0, W_at):
-    x, y, last = [x0] * n, [0 * x0] * n, [0 * x0] * n
-    for k in range(STEPS):
-        W = W_at(k)
-        g = [gradient(i, k, x[i]) for i in range(n)]
-        y = [W[i] @ y + g[i] - last[i] for i in range(n)]
-        x, last = [W[i] @ x - LR * y[i] for i in range(n)], g
-    return x
-
 
 # ---- D2: the last model and gradient -------------------------------------------------------------
 
@@ -88,47 +51,6 @@ def d2_loop(gradient, n, x0, W_at):
         path.append([W[i] @ half for i in range(n)])
         last = g
     return path[-1]
-
-
-# ---- push-sum: a weight beside the model, columns alone sum to one -------------------------------
-
-
-class Pushed(NamedTuple):
-    x: Tensor
-    w: Tensor  # (R, 1)
-
-
-def push_sum() -> Algorithm:
-    """x_i <- sum_j A_ij (x_j - lr g_j(x_j / w_j));  w_i <- sum_j A_ij w_j; Assran et al. 2019."""
-
-    def step(s, grad, mix, lr, beta):
-        return Pushed(*mix(s.x.sub(grad(s.x / s.w), alpha=lr), s.w))
-
-    def init(x0):
-        return Pushed(x0, x0.new_ones(len(x0), 1))
-
-    return Algorithm(step, init, model=lambda s: s.x / s.w, stochastic="column")
-
-
-def push_sum_loop(gradient, n, x0, W_at):
-    x, w = [x0] * n, np.ones(n)
-    for k in range(STEPS):
-        A = W_at(k)
-        half = [x[i] - LR * gradient(i, k, x[i] / w[i]) for i in range(n)]
-        x, w = [A[i] @ half for i in range(n)], A @ w
-    return [x[i] / w[i] for i in range(n)]
-
-
-def pushes(n: int) -> Topology:
-    """A directed ring with a chord: each rank divides what it has over those it sends to."""
-    A = np.eye(n) + np.roll(np.eye(n), 1, axis=0)
-    A[n // 2, 0] += 1
-    return static("pushes", A / A.sum(axis=0))
-
-
-def static(name: str, W: np.ndarray) -> Topology:
-    mixing = Sparse(csr_array(W))
-    return Topology(name, len(W), 1, lambda k: mixing)
 
 
 # ---- CECA: two models, of which one is evaluated -------------------------------------------------
@@ -196,94 +118,11 @@ def ceca_loop(gradient, n, x0, W_at):
     return y
 
 
-# ---- local steps with an outer step every H ------------------------------------------------------
-
-
-class Outer(NamedTuple):
-    x: Tensor
-    anchor: Tensor  # the models after the last message
-    u: Tensor  # outer momenta
-    since: int
-
-
-def local_steps(every: int = 4, outer_lr: float = 0.7) -> Algorithm:
-    """H steps of SGD; then u_i <- beta u_i + (a_i - sum_j W_ij x_j) / lr from the anchor a_i, and
-    x_i = a_i <- a_i - outer_lr lr u_i; Wang et al. 2020 (SlowMo).
-    """
-
-    def step(s, grad, mix, lr, beta):
-        x = s.x.sub(grad(s.x), alpha=lr)
-        if s.since + 1 < every:
-            return s._replace(x=x, since=s.since + 1)
-        u = beta * s.u + (s.anchor - mix(x)) / lr
-        x = s.anchor - outer_lr * lr * u
-        return Outer(x, x, u, 0)
-
-    def init(x0):
-        return Outer(x0, x0, zeros_like(x0), 0)
-
-    return Algorithm(step, init, momentum=True, every=every)
-
-
-def local_steps_loop(gradient, n, x0, W_at, every=4, outer_lr=0.7):
-    a, u = [x0] * n, [0 * x0] * n
-    for message in range(STEPS // every):
-        x, W = list(a), W_at(message)
-        for k in range(message * every, (message + 1) * every):
-            x = [x[i] - LR * gradient(i, k, x[i]) for i in range(n)]
-        u = [BETA * u[i] + (a[i] - W[i] @ x) / LR for i in range(n)]
-        a = [a[i] - outer_lr * LR * u[i] for i in range(n)]
-    return a
-
-
-# ---- Adam ----------------------------------------------------------------------------------------
-
-
-class Moments(NamedTuple):
-    x: Tensor
-    m: Tensor
-    v: Tensor
-    step: int
-
-
-def adam(beta2: float = 0.99, eps: float = 1e-8) -> Algorithm:
-    """Adam's step with moments that stay local, then the average of the models."""
-
-    def step(s, grad, mix, lr, beta):
-        g, k = grad(s.x), s.step + 1
-        m, v = s.m.lerp(g, 1 - beta), s.v.lerp(g * g, 1 - beta2)
-        move = (m / (1 - beta**k)) / ((v / (1 - beta2**k)).sqrt() + eps)
-        return Moments(mix(s.x.sub(move, alpha=lr)), m, v, k)
-
-    def init(x0):
-        return Moments(x0, zeros_like(x0), zeros_like(x0), 0)
-
-    return Algorithm(step, init, momentum=True)
-
-
-def adam_loop(gradient, n, x0, W_at, beta2=0.99, eps=1e-8):
-    x, m, v = [x0] * n, [0 * x0] * n, [0 * x0] * n
-    for k in range(STEPS):
-        half = []
-        for i in range(n):
-            g = gradient(i, k, x[i])
-            m[i] = BETA * m[i] + (1 - BETA) * g
-            v[i] = beta2 * v[i] + (1 - beta2) * g**2
-            m_hat, v_hat = m[i] / (1 - BETA ** (k + 1)), v[i] / (1 - beta2 ** (k + 1))
-            half.append(x[i] - LR * m_hat / (np.sqrt(v_hat) + eps))
-        x = [W_at(k)[i] @ half for i in range(n)]
-    return x
-
-
 # ---- the tests -----------------------------------------------------------------------------------
 
 SKETCHES = {
-    "gradient_tracking": (gradient_tracking(), gradient_tracking_loop, build("ring", 6)),
     "d2": (d2(), d2_loop, build("star", 6)),
-    "push_sum": (push_sum(), push_sum_loop, pushes(6)),
     "ceca": (ceca(n=6), ceca_loop, hearings(6)),
-    "local_steps": (local_steps(), local_steps_loop, build("one_peer_exponential", 6)),
-    "adam": (adam(), adam_loop, build("one_peer_exponential", 6)),
 }
 
 
@@ -305,7 +144,7 @@ def test_what_is_sent_is_what_is_declared(name):
     problem, engine = Quadratic(schedule.n), Embedded(schedule)
     *_, last = train(problem, algorithm, schedule, engine, steps=STEPS, step_size=LR)
     degrees = [schedule.at(k).out_degrees.max() for k in range(STEPS // algorithm.every)]
-    message = 8 * algorithm.vectors * problem.dim + (8 if name == "push_sum" else 0)
+    message = 8 * algorithm.vectors * problem.dim
     assert last.values["bytes_sent_max"] == sum(degrees) * message
 
 
@@ -319,25 +158,6 @@ def test_a_step_leaves_its_input_alone(name):
         for before, after in zip(kept, state, strict=True):
             assert torch.equal(before, after) if isinstance(before, Tensor) else before == after
         state = new
-
-
-@pytest.mark.parametrize("name", ["gradient_tracking", "d2"])
-def test_without_noise_they_reach_the_minimiser_though_the_data_differ(name):
-    algorithm, _, schedule = SKETCHES[name]
-    problem = Quadratic(schedule.n, noise=0.0)
-    *_, last = train(problem, algorithm, schedule, steps=600, step_size=LR)
-    minimiser = torch.from_numpy(problem.targets.mean(axis=0)).expand_as(last.x)
-    torch.testing.assert_close(last.x, minimiser)
-
-
-def test_push_sum_averages_exactly_what_its_columns_would_bend():
-    """Without gradients the models tend to the mean of the start."""
-    algorithm, _, schedule = SKETCHES["push_sum"]
-    engine, x0 = Embedded(schedule), torch.randn(6, 5, dtype=torch.float64)
-    state = algorithm.init(x0)
-    for k in range(300):
-        state = algorithm.step(state, torch.zeros_like, engine.mixer(k), LR, 0.0)
-    torch.testing.assert_close(algorithm.model(state), x0.mean(dim=0).expand_as(x0))
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 7, 8, 12])

@@ -4,13 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+from graphs import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from expograph.graphs import spectral, theory
 from expograph.graphs.mixing import Sparse
-from expograph.graphs.topology import build, ceil_log2, names, one_peer_exponential
+from expograph.graphs.topology import build, ceil_log2, names, one_peer_exponential, undefined
 
 
 def dense_rho(W: np.ndarray) -> float:
@@ -18,8 +19,9 @@ def dense_rho(W: np.ndarray) -> float:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.sampled_from(names()), st.integers(2, 40), st.integers(0, 50))
-def test_rho_and_contraction_equal_dense_linear_algebra(name, n, k):
+@given(graphs(st.integers(2, 40)), st.integers(0, 50))
+def test_rho_and_contraction_equal_dense_linear_algebra(graph, k):
+    name, n = graph
     W = build(name, n, 2).at(k)
     assert spectral.rho(W) == pytest.approx(dense_rho(W.dense()), abs=1e-9)
     expected = np.linalg.norm(W.dense() - 1 / n, ord=2)
@@ -160,6 +162,6 @@ def test_the_gap_of_a_long_path_is_the_one_of_its_cosine():
 
 @pytest.mark.parametrize("name", names())
 def test_symmetry_is_that_of_the_entries(name):
-    for n in (1, 2, 3, 4, 8, 9):
+    for n in (m for m in (1, 2, 3, 4, 8, 9) if undefined(name, m) is None):
         W = build(name, n, 1).at(1)
         assert spectral.is_symmetric(W) == np.allclose(W.dense(), W.dense().T, rtol=0, atol=1e-12)

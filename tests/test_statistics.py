@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from expograph.analysis.statistics import (
+    fitted_exponent,
+    holm,
     mean_interval,
     paired,
-    power_law,
     transient,
     transient_steps,
 )
@@ -79,11 +80,13 @@ def test_equal_differences_have_no_doubt():
     assert paired([2.0, 3.0], [1.0, 2.0]).p == 0
 
 
-def test_power_law_is_scipys_line_through_logarithms():
+def test_an_exponent_is_that_of_scipys_line_through_logarithms():
     n = np.array([4, 8, 16, 32, 64])
-    assert power_law(n, 7.0 * n**3.0).exponent == pytest.approx(3)
+    assert fitted_exponent(n, 7.0 * n**3.0) == pytest.approx(3)
     y = 2.0 * n**2.5 * np.exp([0.1, -0.2, 0.05, 0.1, -0.05])
-    found, line = power_law(n, y), stats.linregress(np.log(n), np.log(y))
-    assert found.exponent == pytest.approx(line.slope)
-    half = stats.t.ppf(0.975, 3) * line.stderr
-    assert (found.low, found.high) == pytest.approx((line.slope - half, line.slope + half))
+    assert fitted_exponent(n, y) == pytest.approx(stats.linregress(np.log(n), np.log(y)).slope)
+
+
+def test_holms_adjustment_is_monotone_and_that_of_the_textbook():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0] and holm([]) == []

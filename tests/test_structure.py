@@ -7,15 +7,16 @@ import expograph
 
 ROOT = Path(expograph.__file__).parent
 LAYERS = [  # a package may import from the floors above its own line in this list, never below
-    {"names", "files", "randomness", "memory", "step_size"},
-    {"validation"},
+    {"names", "files", "randomness", "memory", "step_size", "lazy", "looks", "rule_parameters"},
+    {"validation", "own"},
     {"graphs", "data", "networks", "algorithms"},
     {"cluster"},
     {"engines"},
-    {"config"},
+    {"config", "averager"},
     {"problems"},
     {"runs"},
     {"analysis"},
+    {"api"},
     {"measure"},
     {"claims"},
     {"report"},

@@ -284,7 +284,7 @@ def test_the_commit_is_that_of_the_repository_that_holds_the_source(tmp_path):
 # ---- signals, cores, threads ----
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1])
 def test_two_signals_end_a_sweep_once(tmp_path, number):
     config = config_of(tmp_path, steps=10**7)
     first = start(config, "--results", tmp_path / "results", "--jobs", "2")
@@ -295,8 +295,9 @@ def test_two_signals_end_a_sweep_once(tmp_path, number):
     first.send_signal(number)
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130
-    assert errors.strip() == "interrupted; the same command goes on with the runs that are left"
-    assert all(path.suffix == ".threads" for path in runs.iterdir())
+    assert errors.strip() == "interrupted; the same command goes on where this one was"
+    assert {path.suffix for path in runs.iterdir()} <= {".threads", ".checkpoint"}
+    assert list(runs.glob("*.checkpoint/*.json"))  # of a run that was being trained
 
 
 def test_a_sweep_whose_reader_has_gone_goes_on(tmp_path):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from rich.console import Console
 
 from expograph.analysis import transients
 from expograph.analysis.experiment import tables_of
-from expograph.analysis.published import Published, published_table
+from expograph.analysis.growth import Growth, exponents
+from expograph.analysis.published import Published, published_of, published_table
 from expograph.analysis.table_result import (
     Cell,
     Column,
@@ -120,11 +122,32 @@ def test_published_numbers_stand_beside_ours_and_never_invented():
 def test_published_numbers_alone_and_what_is_no_number(tmp_path):
     quoted = texts(published_table(load_config("configs/table2.toml")))
     assert quoted.loc["ring", "32 nodes, published"] == "75.62"
-    assert published_table(load_config("configs/iid.toml")) is None
+    assert published_table(load_config("configs/convex.toml")) is None
+    assert published_table(load_config("configs/table3_paper.toml")) is None  # places, all empty
     path = tmp_path / "published.toml"
     path.write_text('[t]\n[t.cells.ring]\n4 = "about 7"\n')
     with pytest.raises(ConfigError, match=r"published.toml: t.cells.ring.4: .* 'about 7'"):
         Published("t", path)
+
+
+def test_a_reader_with_the_paper_fills_places_in_and_they_appear(tmp_path):
+    """Every place of the file is one of the table that names it."""
+    configs = tmp_path / "configs"
+    shutil.copytree("configs", configs)
+    text = (configs / "published.toml").read_text()
+    (configs / "published.toml").write_text(text.replace('= ""', '= "12.5"'))
+    for name in ("table2_paper", "table3_paper", "table4_paper"):
+        experiment = load_config(configs / f"{name}.toml")
+        published, table = published_of(experiment), experiment.table
+        places = {
+            (tuple(str(run.value(key)) for key in table.rows), str(run.value(table.column)))
+            for run in experiment.runs
+        }
+        filled = {(tuple(row.split(", ")), c) for row, of in published.cells.items() for c in of}
+        assert filled == places
+        assert all(published.number(*place) is not None for place in places)
+        quoted = texts(published_table(experiment))
+        assert len(quoted) == len({labels for labels, _ in places})
 
 
 def made_up_runs(algorithm: str, reference: str):
@@ -336,10 +359,13 @@ def test_exponents_stand_beside_the_theorys():
             for size, k in zip(n, steps, strict=True)
         ),
     )
-    table = transients.exponents(measured, ["topology"])
+    grown = Growth(
+        (16, 32, 64), {"one_peer_exponential": 3.0}, {"one_peer_exponential": np.ones(9)}
+    )
+    table = exponents(measured, ["topology"], {("one_peer_exponential",): grown})
     assert table.rows[0].cells[1].runs == ("r8", "r16", "r32", "r64")
     (row,) = texts(table).to_dict("records")
-    assert row["n"] == "16, 32, 64" and row["measured"].startswith("3.00 [3.00, 3.00]")
+    assert row["n"] == "16, 32, 64" and row["measured"].startswith("3.00 [1.00, 1.00]")
     assert 3.2 < float(row["noise model"]) < 3.5 and 3.5 < float(row["upper bound"]) < 3.7
     by_nodes = transients.by_nodes(measured, ["topology"])
     assert by_nodes.cell("one_peer_exponential", nodes=64).mean == steps[-1]

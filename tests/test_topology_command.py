@@ -18,10 +18,10 @@ def listed(capsys, *words: str) -> dict[str, dict]:
 
 def test_the_list_as_data(capsys):
     found = listed(capsys, "--nodes", "8")
-    assert list(found) == list(names())
-    keys = {"name", "parameters", "period", "degree", "messages", "exact"}
-    assert all(set(one) == keys for one in found.values())
-    values = {name: tuple(one.values())[1:] for name, one in found.items()}
+    assert list(found) == [*names(), "ceca_1p", "ceca_2p"]
+    keys = ("parameters", "period", "degree", "messages", "exact")
+    assert all({"name", "undefined", "gap", "S", "H", *keys} < set(one) for one in found.values())
+    values = {name: tuple(one[key] for key in keys) for name, one in found.items()}
     assert values["fully_connected"] == ({}, 1, 7, 1.75, True)  # an all-reduce: 2 (n - 1) / n
     assert values["static_exponential"] == ({}, 1, 3, 3, False)
     assert values["one_peer_exponential"] == ({"order": "cyclic"}, 3, 1, 1, True)
@@ -29,21 +29,59 @@ def test_the_list_as_data(capsys):
     permuted, drawn = (f"one_peer_exponential(order={o})" for o in ("permutation", "uniform"))
     assert values[permuted] == ({"order": "permutation"}, None, 1, 1, True)
     assert values[drawn] == ({"order": "uniform"}, None, 1, 1, False)
+    assert values["ceca_2p"] == ({}, 3, 1, 1, True)
+    one_peer, pushed = found["one_peer_exponential"], found["uniform_gossip"]
+    assert (one_peer["S"], one_peer["gap"]) == (pytest.approx(8 - 1 - 3), None)
+    assert found["static_exponential"]["gap"] == pytest.approx(0.5)
+    assert pushed["S"] is pushed["H"] is found["ceca_1p"]["S"] is None
+
+
+def test_what_is_not_defined_is_listed_with_the_reason(capsys, monkeypatch):
+    found = listed(capsys, "--nodes", "7")
+    reasons = {name: one["undefined"] for name, one in found.items() if one["undefined"]}
+    assert set(reasons) == {
+        "hyper_hypercube",
+        "bipartite_exponential",
+        "bipartite_exponential(rule=qgm)",
+        "inner_outer_exponential",
+        "alternating_exp_ring",
+        "ceca_1p",
+    }
+    assert found["ceca_1p"]["period"] is None
+    monkeypatch.setenv("COLUMNS", "160")
+    assert cli.main(["topology", "list", "--nodes", "7"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name}: {reason}" in out for name, reason in reasons.items())
+
+
+def test_ceca_is_shown_by_its_rounds(capsys):
+    assert cli.main(["topology", "show", "ceca_2p", "--nodes", "6"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "3 rounds" in lines[0] and "averages exactly: 3 steps" in lines[1]
+    assert [line.split(",")[0] for line in lines if line.startswith("step")] == [
+        "step 0: rank 0 hears x of rank 5",
+        "step 1: rank 0 hears x_hat of rank 5",
+        "step 2: rank 0 hears x of rank 3",
+    ]
+
+
+ANY_N = {"base", "simple_base", "hyper_cuboid", "ceca_2p"}  # exact whatever n is
 
 
 @pytest.mark.parametrize(
     ("n", "exact"),
     [
-        (2, set(names())),  # a pair that averages is J
-        (3, {"fully_connected", "ring", "torus", "static_exponential"}),
-        (6, {"fully_connected"}),
+        (3, {"fully_connected", "ring", "torus", "static_exponential", *ANY_N, "null_cascade"}),
+        (6, {"fully_connected", "null_cascade", *ANY_N, "ceca_1p"}),
     ],
 )
 def test_exactness_is_of_the_product_not_of_the_name(n, exact, capsys):
+    """A drawn graph may be exact by luck."""
     found = {name for name, one in listed(capsys, "--nodes", str(n)).items() if one["exact"]}
-    assert found - {"half_random"} == exact - {"half_random"}
-    if "half_random" in found:
-        assert build("half_random", n).at(0).is_exact_average
+    drawn = {"half_random", "d_equistatic", "u_equistatic", "directed_random"}
+    assert found - drawn == exact
+    for name in found & drawn:
+        assert build(name, n).at(0).is_exact_average
 
 
 @pytest.mark.parametrize(
@@ -56,6 +94,9 @@ def test_exactness_is_of_the_product_not_of_the_name(n, exact, capsys):
         (["show", "ring", "--json"], "--json: `expograph topology list` has it"),
         (["list", "--nodes", "1000000000"], "--nodes 1000000000: at most 1,048,576"),
         (["show", "ring", "--nodes", "1000000000"], "at most 1,048,576"),
+        (["show", "hyper_hypercube", "--nodes", "12"], "hyper_hypercube over 12 ranks: 12 has"),
+        (["show", "ceca_1p", "--nodes", "7"], "n must be even"),
+        (["show", "ceca_2p", "--output", "a.png"], "no matrix to draw"),
         (["list", "--nodes", "5000"], "fully_connected has 25,000,000 weights"),
         (["show", "half_random", "--nodes", "100000"], "at most 8,192 ranks"),
         (["list", "--seed", "-1"], "--seed -1: needs at least 0"),

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from quadratic import Quadratic
 from scipy.sparse import csr_array
 
 from expograph import algorithms
+from expograph.algorithms import Mix
 from expograph.algorithms import build as rule
 from expograph.config import Run
 from expograph.engines.embedded import Embedded
@@ -13,6 +15,7 @@ from expograph.graphs.forms import Circulant
 from expograph.graphs.mixing import Sparse
 from expograph.graphs.topology import Topology, build
 from expograph.runs.assemble import assemble, records_of
+from expograph.runs.contraction import NotContracting, checked
 from expograph.runs.train import Diverged, train
 
 RING = build("ring", 6)
@@ -138,3 +141,35 @@ def test_a_run_is_its_parts():
     *_, ours = records_of(run)
     np.testing.assert_array_equal(parts.x, ours.x)
     assert parts.values["error_workers"] == ours.values["error_workers"]
+
+
+class Spreading(Embedded):
+    """An engine at fault: its rows are right but for those of one step, 1 % too far apart."""
+
+    def mixer(self, k):
+        mix = super().mixer(k)
+        if k != 7:
+            return mix
+
+        def spread(*arrays):
+            return lambda: arrays[0] + 0.01 * (arrays[0] - self.mean(arrays[0]))
+
+        return Mix(spread)
+
+
+def test_averaging_that_spreads_the_workers_is_an_error_where_it_is_recorded():
+    engine = Spreading(RING)
+    records = attempt(engine=engine, steps=20, record_every=4)
+    with pytest.raises(NotContracting, match=r"^step 8: averaging took the workers from .* to "):
+        list(records)
+    assert len(list(attempt(engine=Spreading(RING), steps=20, record_every=5))) == 5
+
+
+@pytest.mark.parametrize("name", ["ring", "random_match", "static_exponential", "star"])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e18])
+def test_rounding_is_no_spreading(name, scale):
+    """Models that agree to the last bits, far from 0, and ones of every size."""
+    engine = Embedded(build(name, 7))
+    x = scale * (1e4 + torch.randn(7, 500, generator=torch.Generator().manual_seed(0)))
+    for k in range(30):
+        x = checked(engine.mixer(k), engine, k + 1)(x)

@@ -5,18 +5,24 @@ and `doctor` works where torch is broken.
 """
 
 import argparse
+import errno
 import importlib
+import io
+import os
 import select
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 COMMANDS = {
     "train": "run experiments in this process, or as a rank of an MPI job",
     "sweep": "run all of some configs, on any engine, and write their tables",
     "tune": "choose step sizes on held-out training images",
     "table": "show a table, also while its sweep is running",
     "figure": "draw figures from the results",
+    "verify": "compare your tables with the committed ones, cell by cell",
+    "run": "show one run by its key, or train it again and compare",
     "report": "build the page with everything that was measured",
     "topology": "list the topologies, or draw one with its matrix",
     "predict": "predict transient iterations, and set them beside the measured ones",
@@ -35,7 +41,7 @@ examples:
   expograph COMMAND --help                      each with examples of its own
 
 exit status: 0 done, 1 something could not be done, 2 the command or a config is wrong (one line
-says where), 130 interrupted; the same command then goes on with what is left.
+says where), 130 interrupted; the same command then goes on where it was.
 """
 
 
@@ -78,7 +84,10 @@ def output_is_closed() -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, `sys.argv` by default; its exit status."""
-    sys.stdout.reconfigure(errors="replace")  # a terminal without the compiler's letters
+    if sys.stdout is None:  # closed by the shell: `>&-`
+        sys.stdout = open(os.devnull, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without the compiler's letters
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] not in COMMANDS:
         whole_parser().parse_args(words or ["--help"])
@@ -88,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.set_defaults(whole_parser=whole_parser)  # `completion` is about all of them
     arguments = parser.parse_intermixed_args(words[1:])  # options may stand between the words
     try:
-        return module.run(arguments)
+        status: int = module.run(arguments)
+        return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -98,6 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # `expograph table table2 | head`
         return 0
     except Exception as e:
+        if isinstance(e, OSError) and e.filename is None and e.errno in FULL:  # of no file: stdout
+            print(f"the output cannot be written: {e.strerror}", file=sys.stderr)
+            return 1
         from expograph.config import ConfigError
 
         if not isinstance(e, ConfigError):

@@ -7,7 +7,19 @@ numbers: `generator(seed, BATCHES, rank, epoch)` is the same generator wherever 
 import numpy as np
 
 # the streams; a new one goes to the end
-INITIAL, PARTITION, BATCHES, NOISE, TOPOLOGY, PROBLEM, AUGMENT, LAYERS, SCENES, HELD_OUT = range(10)
+(
+    INITIAL,
+    PARTITION,
+    BATCHES,
+    NOISE,
+    TOPOLOGY,
+    PROBLEM,
+    AUGMENT,
+    LAYERS,
+    SCENES,
+    HELD_OUT,
+    COORDINATES,
+) = range(11)
 
 
 def generator(seed: int, stream: int, *address: int) -> np.random.Generator:

@@ -48,8 +48,10 @@ def one_line(error: ValidationError, model: type[BaseModel]) -> str:
     first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        near = closest(str(first["loc"][-1]), _fields(model, first["loc"][:-1]))
-        message = "unknown key" + (f"; did you mean {near}?" if near else "")
+        fields = _fields(model, first["loc"][:-1])
+        near = closest(str(first["loc"][-1]), fields)
+        hint = f"did you mean {near}?" if near else f"known: {', '.join(fields) or 'none'}"
+        message = f"unknown key; {hint}"
     elif first["type"] not in ("missing", "value_error", "json_invalid"):
         message += f", got {_short(first['input'])}"
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), message)))

@@ -104,3 +104,26 @@ def qg_dmsgd() -> Algorithm:
         return Momentum(x=x, m=((s.x - x) / lr).lerp(s.m, beta))
 
     return Algorithm(step, init=at_rest, momentum=True)
+
+
+def decentlam() -> Algorithm:
+    """DecentLaM: the momentum of the gradient that DSGD's whole step amounts to.
+
+        g~_i = (x_i - sum_j W_ij (x_j - lr g_j)) / lr
+        m_i <- beta m_i + g~_i
+        x_i <- x_i - lr m_i
+
+    Its bias, where the data differ, is that of DSGD with the same lr, and no larger by 1 / (1 -
+    beta) as vanilla DmSGD's is. Momentum acts on I - W too: where that has complex eigenvalues or
+    changes from step to step it diverges, so W must be symmetric and the same at each step.
+    Ref: Yuan et al. 2021, arXiv:2104.11981.
+    """
+
+    def step(s: Momentum, grad: Grad, mix: Mix, lr: float, beta: float) -> Momentum:
+        moved = mix(s.x.sub(grad(s.x), alpha=lr))
+        m = ((s.x - moved) / lr).add(s.m, alpha=beta)
+        return Momentum(x=s.x.sub(m, alpha=lr), m=m)
+
+    return Algorithm(
+        step, init=at_rest, momentum=True, needs=("static", "symmetric"), over_exact="psgd"
+    )

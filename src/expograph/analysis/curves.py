@@ -17,7 +17,7 @@ ALWAYS_TOLD = ["algorithm", "topology", "nodes"]  # of a curve, even where all r
 def mean_curves(
     summary: pd.DataFrame, by_key: dict[str, pd.DataFrame], metrics: Sequence[str]
 ) -> pd.DataFrame:
-    """Curves averaged over seeds, at most `POINTS` records each.
+    """Curves averaged over seeds: about `POINTS` records each, and `POINTS_A_METRIC` of a metric.
 
     Args:
         summary: `results.summary` of the same runs; runs that differ in the seed only are averaged.
@@ -32,9 +32,12 @@ def mean_curves(
     frames = []
     for setting, group in done.groupby(told, sort=False, dropna=False):
         steps, every = group["steps"].iloc[0], group["record_every"].iloc[0]
-        shown = thinned(recorded_steps(steps, every), POINTS)
         stacked = pd.concat([by_key[key] for key in group["key"]])
-        stacked = stacked[stacked["step"].isin(shown)]
+        shown = [thinned(recorded_steps(steps, every), POINTS)]
+        for metric in (m for m in metrics if m in stacked):  # evaluations are rarer than records
+            there = np.unique(stacked.loc[stacked[metric].notna(), "step"])
+            shown.append(thinned(there, POINTS_A_METRIC))
+        stacked = stacked[stacked["step"].isin(np.concatenate(shown))]
         columns = {m: stacked[m].to_numpy() for m in metrics if m in stacked}
         at = stacked["step"].to_numpy()
         rows = []

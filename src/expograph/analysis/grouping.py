@@ -16,8 +16,9 @@ def plain(value: Any) -> Any:
 
 
 def values_of(frame: pd.DataFrame, key: str) -> list[Any]:
-    """The values of a column, each once, in order of appearance."""
-    return list(dict.fromkeys(map(plain, frame[key])))
+    """The values of a column, each once: numbers ascending, others in order of appearance."""
+    values = list(dict.fromkeys(map(plain, frame[key])))
+    return sorted(values) if all(isinstance(v, int | float) for v in values) else values
 
 
 def grouped(frame: pd.DataFrame, keys: Sequence[str]) -> dict[tuple[Any, ...], pd.DataFrame]:

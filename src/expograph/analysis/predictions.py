@@ -17,13 +17,14 @@ from expograph.config import Experiment, LeastSquares, Run
 from expograph.config.facts import is_reference
 from expograph.graphs.expected import Quadratic, expected_error
 from expograph.graphs.topology import Topology, build, is_random
+from expograph.own import is_own
 from expograph.runs.assemble import step_size_of
 from expograph.runs.thinning import blocks, recorded_steps
 
 AGREEMENT = "agreement"  # id of the table of how near predictions come
 NOT_MEASURED = "not measured yet"
 RULES = ("dsgd_atc", "vanilla_dmsgd")  # whose expected error is used
-PREDICTED, COMPARED = "predicted", "blocks apart"
+PREDICTED, COMPARED, INSIDE = "predicted", "blocks apart", "in the measured interval"
 
 
 class Prediction(NamedTuple):
@@ -66,7 +67,7 @@ def predict(runs: Sequence[Run], factor: float) -> Prediction | None:
     """
     run = runs[0]
     problem = quadratic_of(run)
-    if problem is None or run.algorithm not in RULES:
+    if problem is None or run.algorithm not in RULES or is_own(run.topology):
         return None
     step_size = step_size_of(run)
     step_sizes = [step_size(k) for k in range(run.steps)]
@@ -93,7 +94,7 @@ def table_of(experiment: Experiment, measured: TableResult | None) -> TableResul
         experiment: its table's kind is "transients".
         measured: what `transients.measure` gave of its runs, if they were done.
     """
-    table = experiment.table
+    table = experiment.required_table
     keys = [*(key for key in table.rows if key != "nodes"), "nodes"]
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in experiment.runs:
@@ -112,7 +113,7 @@ def table_of(experiment: Experiment, measured: TableResult | None) -> TableResul
             Column(name=PREDICTED, format=".0f"),
             Column(name="measured", format=".0f"),
             Column(name=COMPARED, format="+.0f"),
-            Column(name="in the measured interval"),
+            Column(name=INSIDE),
             Column(name="messages a step", format=".3g"),
             Column(name="messages until then, predicted", format=".0f"),
         ),
@@ -122,8 +123,10 @@ def table_of(experiment: Experiment, measured: TableResult | None) -> TableResul
 
 def _cells(measured: TableResult | None, keys: Sequence[str]) -> Mapping[tuple[Any, ...], Cell]:
     """The measured cells by the values of `keys`."""
-    found = {}
-    for row in measured.rows if measured else ():
+    found: dict[tuple[Any, ...], Cell] = {}
+    if measured is None:
+        return found
+    for row in measured.rows:
         labels = dict(zip(measured.labels, row.labels, strict=True))
         found[tuple(labels[key] for key in keys)] = row.cells[0]
     return found
@@ -136,7 +139,7 @@ def _cells_of(runs: list[Run], factor: float, measured: Cell | None) -> tuple[Ce
         return (absent, measured or Cell(text=NOT_MEASURED), *(Cell(),) * 4)
     steps, found = prediction
     end = runs[0].steps
-    sent = _busiest(_schedule(runs[0]))
+    sent = busiest(_schedule(runs[0]))
     predicted = Cell(mean=found, beyond=end if found is None else None)
     messages = Cell() if found is None else Cell(mean=sent * found)
     if measured is None or measured.text:
@@ -148,7 +151,7 @@ def _cells_of(runs: list[Run], factor: float, measured: Cell | None) -> tuple[Ce
     return (predicted, *between, Cell(mean=sent), messages)
 
 
-def _busiest(topology: Topology) -> float:
+def busiest(topology: Topology) -> float:
     """Messages that the busiest rank sends a step, mean over a period."""
     steps = range(topology.period or 1)
     return float(np.mean([topology.at(k).messages.max() for k in steps]))
@@ -179,13 +182,13 @@ def agreement(tables: Iterable[TableResult]) -> TableResult:
     for table in tables:
         numbers = [dict(zip(_names(table), row.cells, strict=True)) for row in table.rows]
         there = [one for one in numbers if one[COMPARED].mean is not None and one["measured"].mean]
-        apart = [one[COMPARED].mean for one in there]
-        inside = sum(one["in the measured interval"].text == "yes" for one in there)
+        apart = [one[COMPARED].number for one in there]
+        inside = sum(one[INSIDE].text == "yes" for one in there)
         predicted = sum(one[PREDICTED].text is None for one in numbers)
         counts = [predicted, *(count(apart) for count in counted.values()), inside]
         cells = tuple(Cell(mean=count) for count in counts)
         rows.append(Row(labels=(table.id,), cells=cells))
-    names = [PREDICTED, *counted, "in the measured interval"]
+    names = [PREDICTED, *counted, INSIDE]
     return TableResult(
         id=AGREEMENT,
         heading="Transient iterations: predictions against measurements",

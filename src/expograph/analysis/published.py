@@ -1,5 +1,6 @@
 """Numbers published elsewhere, to stand beside ours; never invented where there are none."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ class Published:
     Attributes:
         caption: what the numbers are.
         source: where they were read.
-        cells: row -> column -> number, both as in a config's values.
+        cells: row -> column -> number, both as in a config's values; a row of several keys is named
+            by their values, "dmsgd, ring". Places that are empty in the file are left out.
     """
 
     def __init__(self, name: str | None, path: Path) -> None:
@@ -26,15 +28,17 @@ class Published:
         table = read_toml(path, kind="published")[name] if name else {}
         self.caption: str = table.get("caption", "")
         self.source: str = table.get("source", "")
-        self.cells: dict[str, dict[str, float]] = {
-            row: {column: _number(f"{path}: {name}.cells.{row}.{column}", value)
-                  for column, value in cells.items()}
-            for row, cells in table.get("cells", {}).items()
-        }  # fmt: skip
+        self.cells: dict[str, dict[str, float]] = {}
+        for row, cells in table.get("cells", {}).items():
+            where = f"{path}: {name}.cells.{row}"
+            numbers = {k: _number(f"{where}.{k}", v) for k, v in cells.items() if v != ""}
+            if numbers:
+                self.cells[row] = numbers
 
-    def number(self, row: Any, column: Any) -> float | None:
-        """The number published for these values of a row's first key and of the column's."""
-        return self.cells.get(str(row), {}).get(str(column))
+    def number(self, labels: Sequence[Any], column: Any) -> float | None:
+        """The number published for a row's values, or its first value, and the column's."""
+        row = self.cells.get(", ".join(map(str, labels)), self.cells.get(str(labels[0]), {}))
+        return row.get(str(column))
 
 
 def _number(where: str, value: Any) -> float:
@@ -52,14 +56,16 @@ def published_of(experiment: Experiment) -> Published:
 
 def published_table(experiment: Experiment) -> TableResult | None:
     """The published numbers beside which an experiment will stand, as a table of their own."""
-    numbers, table = published_of(experiment), experiment.table
+    numbers = published_of(experiment)
     if not numbers.cells:
         return None
+    table = experiment.required_table
+    labels = tuple(table.rows[: next(iter(numbers.cells)).count(", ") + 1])
     values = list(dict.fromkeys(column for row in numbers.cells.values() for column in row))
     return TableResult(
         id="published",
         heading=numbers.caption,
-        labels=(table.rows[0],),
+        labels=labels,
         columns=tuple(
             Column(
                 name=f"{column_name(table.column, value)}, published",
@@ -70,7 +76,10 @@ def published_table(experiment: Experiment) -> TableResult | None:
             for value in values
         ),
         rows=tuple(
-            Row(labels=(row,), cells=tuple(_quoted(cells.get(v), numbers) for v in values))
+            Row(
+                labels=tuple(row.split(", ")),
+                cells=tuple(_quoted(cells.get(v), numbers) for v in values),
+            )
             for row, cells in numbers.cells.items()
         ),
     )

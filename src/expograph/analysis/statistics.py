@@ -1,8 +1,11 @@
 """Means with intervals over seeds, and the transient iterations of a set of curves."""
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from expograph.runs.thinning import blocks
@@ -19,7 +22,7 @@ class Mean(NamedTuple):
 
     mean: float
     half_width: float | None
-    count: int
+    count: int  # type: ignore[assignment]  # of a tuple, whose method nobody calls
 
     def __str__(self) -> str:
         if self.half_width is None:
@@ -50,7 +53,7 @@ class Paired(NamedTuple):
     mean: float
     half_width: float
     p: float
-    count: int
+    count: int  # type: ignore[assignment]  # of a tuple, whose method nobody calls
 
     @property
     def low(self) -> float:
@@ -59,6 +62,17 @@ class Paired(NamedTuple):
     @property
     def high(self) -> float:
         return self.mean + self.half_width
+
+    def not_above(self, bound: float) -> float:
+        """p-value of the one-sided t-test against a true difference of `bound` or less."""
+        if self.half_width == 0 or math.isinf(bound):
+            return float(self.mean <= bound)
+        error = self.half_width / stdtrit(self.count - 1, 0.975)
+        return float(stdtr(self.count - 1, (bound - self.mean) / error))
+
+    def not_below(self, bound: float) -> float:
+        """p-value of the one-sided t-test against a true difference of `bound` or more."""
+        return self._replace(mean=-self.mean).not_above(-bound)
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} ± {self.half_width:.2f} (p = {self.p:.2g})"
@@ -74,37 +88,62 @@ def paired(values: np.ndarray, others: np.ndarray) -> Paired:
     error = differences.std(ddof=1) / np.sqrt(count)
     if error == 0:
         return Paired(mean, 0.0, float(mean == 0), count)
+    assert half_width is not None, "one pair has no interval"
     return Paired(mean, half_width, float(2 * stdtr(count - 1, -abs(mean) / error)), count)
 
 
-class Slope(NamedTuple):
-    """The exponent of a power law y = c n^exponent.
+def half_width_of_difference(half_widths: tuple[float, float], counts: tuple[int, int]) -> float:
+    """Half-width of the 95 % interval of the difference of two independent means (Welch).
 
-    Attributes:
-        exponent: by least squares on logarithms.
-        low, high: its 95 % confidence interval.
-        count: how many points.
+    With t(k) the 97.5 % point of Student's t of k degrees of freedom, a mean of n values with the
+    half-width h has the standard error e = h / t(n - 1); the difference has
+
+        t(k) sqrt(e1^2 + e2^2),  k = (e1^2 + e2^2)^2 / (e1^4 / (n1 - 1) + e2^4 / (n2 - 1))
+
+    Means that share some of their values depend on each other, the interval is too wide for them.
+
+    Args:
+        half_widths: of the 95 % Student-t intervals of the two means.
+        counts: of how many values each is, at least 2.
     """
+    squares = [
+        float(h / stdtrit(n - 1, 0.975)) ** 2 for h, n in zip(half_widths, counts, strict=True)
+    ]
+    total = sum(squares)
+    if total == 0:
+        return 0.0
+    k = 1 / sum((e / total) ** 2 / (n - 1) for e, n in zip(squares, counts, strict=True))
+    return float(stdtrit(k, 0.975) * np.sqrt(total))
 
-    exponent: float
-    low: float
-    high: float
-    count: int
 
-    def __str__(self) -> str:
-        return f"{self.exponent:.2f} [{self.low:.2f}, {self.high:.2f}]"
+def half_width_of_another(half_width: float, count: int) -> float:
+    """Half-width of the 95 % interval of one more value, around the mean of `count` others.
+
+    h sqrt(n + 1), h being the half-width of the mean of n values: the prediction interval.
+    """
+    return half_width * float(np.sqrt(count + 1))
 
 
-def power_law(n: np.ndarray, y: np.ndarray) -> Slope:
-    """Fit log y = log c + exponent log n to (k,) positive values, k >= 3, with its interval."""
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values adjusted for being many, in their order, by Holm's step-down rule.
+
+    The i-th smallest of m becomes the largest of (m - j + 1) p_j, j <= i, at most 1 (Holm 1979).
+    """
+    adjusted, least = [0.0] * len(p), 0.0
+    for rank, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        least = max(least, min(1.0, (len(p) - rank) * p[i]))
+        adjusted[i] = least
+    return adjusted
+
+
+RESAMPLES = 1000  # bootstrap draws of what is fitted or interpolated
+
+
+def fitted_exponent(n: ArrayLike, y: ArrayLike) -> float:
+    """The exponent of log y = log c + exponent log n by least squares, (k,) values, k >= 2."""
     x, z = np.log(np.asarray(n, dtype=float)), np.log(np.asarray(y, dtype=float))
     centred = x - x.mean()
-    exponent = float(centred @ z / (centred @ centred))
-    residuals = z - z.mean() - exponent * centred
-    df = len(x) - 2
-    error = np.sqrt(residuals @ residuals / df / (centred @ centred))
-    half_width = float(stdtrit(df, 0.975) * error)
-    return Slope(exponent, exponent - half_width, exponent + half_width, len(x))
+    return float(centred @ z / (centred @ centred))
 
 
 class Transient(NamedTuple):

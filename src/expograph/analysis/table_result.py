@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from expograph.files import DamagedFile, replace_text
+from expograph.runs import contents
 from expograph.validation import read_json
 
 FILE = "table.json"
@@ -54,6 +55,12 @@ class Cell(_Data):
     published: float | None = None
     source: str | None = None
     text: str | None = None
+
+    @property
+    def number(self) -> float:
+        """The mean, of a cell that is known to have one."""
+        assert self.mean is not None, "a cell without a number"
+        return self.mean
 
 
 class Column(_Data):
@@ -171,11 +178,16 @@ class Tables(_Data):
         return found[0]
 
 
-def save(tables: Tables, folder: Path) -> Path:
-    """Write folder/table.json, whole or not at all; what is at its default is left out."""
-    folder.mkdir(parents=True, exist_ok=True)
+def encoded(tables: Tables) -> str:
+    """What a table.json holds; what is at its default is left out."""
     content = tables.model_dump(mode="json", exclude_defaults=True)
-    replace_text(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def save(tables: Tables, folder: Path) -> Path:
+    """Write folder/table.json, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / FILE, encoded(tables))
     return folder / FILE
 
 
@@ -185,4 +197,23 @@ def load(folder: Path) -> Tables | None:
     Raises:
         TableError: if the file is damaged or of another form.
     """
-    return read_json(folder / FILE, Tables, TableError)
+    path = folder / FILE
+    found = read_json(path, Tables, TableError)
+    if found is not None:
+        try:
+            contents.check(path, path.read_bytes())
+        except DamagedFile as e:
+            raise TableError(str(e)) from None
+    return found
+
+
+def required(folder: Path) -> Tables:
+    """The tables of a folder of the results that must have some.
+
+    Raises:
+        TableError: if there is no table.json, or as of `load`.
+    """
+    found = load(folder)
+    if found is None:
+        raise TableError(f"{folder / FILE}: is not there")
+    return found

@@ -12,9 +12,11 @@ from expograph.analysis.published import Published
 from expograph.analysis.statistics import mean_interval, paired
 from expograph.analysis.table_result import Cell, Column, Row, TableResult
 from expograph.analysis.written import column_name, name_of
-from expograph.config import METRICS, Table
+from expograph.config import Table
+from expograph.config.facts import PROBLEMS, heading
 from expograph.runs.results import varying
 
+ERRORS = PROBLEMS["least_squares"].metrics  # become small
 MakeCell = Callable[[pd.DataFrame, str], Cell]  # runs that differ in their seeds only, a metric
 
 
@@ -49,10 +51,10 @@ def pivot(
     summary: pd.DataFrame,
     table: Table,
     metric: str,
-    published: Published,
+    published: Published | None,
     make_cell: MakeCell = cell_of,
 ) -> TableResult:
-    """A row for each value of `table.rows`, a column for each of `table.column`, in run order.
+    """A row for each value of `table.rows` in run order, a column for each of `table.column`.
 
     What else the runs of one cell differ in, seeds apart, becomes further rows: a cell's interval
     is over seeds and nothing else. A key that some runs do not have has the value None there.
@@ -66,16 +68,21 @@ def pivot(
         for value in columns:
             runs = cells.get((*labels, value))
             cell = Cell() if runs is None else make_cell(runs, metric)
-            number = published.number(labels[0], value)
-            if number is not None:
+            number = published.number(labels, value) if published else None
+            if published and number is not None:
                 cell = cell.model_copy(update={"published": number, "source": published.source})
             made.append(cell)
         rows.append(Row(labels=labels, cells=tuple(made)))
     return TableResult(
         id=metric,
-        heading=METRICS[metric],
+        heading=heading(metric),
         labels=tuple(keys),
-        columns=_columns(table, columns, published="beside" if published.cells else None),
+        columns=_columns(
+            table,
+            columns,
+            published="beside" if published and published.cells else None,
+            format=".3g" if metric in ERRORS else ".2f",
+        ),
         rows=tuple(rows),
     )
 
@@ -112,7 +119,7 @@ def differences(summary: pd.DataFrame, table: Table, metric: str) -> TableResult
     compared = ", ".join(name_of(value) for value in table.compare.values())
     return TableResult(
         id=f"{metric}_difference",
-        heading=f"{METRICS[metric]}: difference from {compared}, same seeds",
+        heading=f"{heading(metric)}: difference from {compared}, same seeds",
         labels=tuple(table.rows),
         columns=_columns(table, columns, format="+.2f"),
         rows=tuple(rows),

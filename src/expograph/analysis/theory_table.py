@@ -1,7 +1,8 @@
 """Table 1: what a step costs, the spectral gap, transient iterations in theory and as measured."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,10 @@ import pandas as pd
 from expograph.analysis.table_result import Cell, Column, Row, TableResult
 from expograph.analysis.written import UNAVAILABLE
 from expograph.graphs import theory
+from expograph.graphs.mixing import Mixing
 from expograph.graphs.spectral import contraction, spectral_gap, window_of
 from expograph.graphs.topology import build, ceil_log2
+from expograph.own import is_own
 
 TIME_VARYING = "time-varying"  # in place of a spectral gap
 
@@ -29,7 +32,7 @@ def theory_table(summary: pd.DataFrame, measured: TableResult, heading: str) -> 
         summary: `results.summary` of the experiment.
         measured: what `transients.measure` returned, with rows for topology and nodes.
     """
-    at = {}
+    at: dict[tuple[Any, Any], Cell] = {}
     for row in measured.rows:
         labels = dict(zip(measured.labels, row.labels, strict=True))
         at[labels["topology"], labels["nodes"]] = row.cells[0]
@@ -40,16 +43,14 @@ def theory_table(summary: pd.DataFrame, measured: TableResult, heading: str) -> 
         *(
             _Described(
                 Column(name=f"n^3 rho^4/(1-rho)^2, n = {n}", format=".2g"),
-                lambda name, n=n: _of_static(
-                    name, n, lambda W: theory.transient_bound(W.n, 1 - spectral_gap(W))
-                ),
+                partial(_bound, n=n),
             )
             for n in sizes
         ),
         *(
             _Described(
                 Column(name=f"transient, measured, n = {n}", key="nodes", value=n, format=".0f"),
-                lambda name, n=n: at.get((name, n), Cell()),
+                partial(_found, at, n=n),
             )
             for n in sizes
         ),
@@ -85,7 +86,7 @@ def _costs(summary: pd.DataFrame, n: int) -> list[_Described]:
         ),
         _Described(
             Column(name=f"norm of W(tau-1)...W(0) - J, tau = {tau}", format=".4f"),
-            lambda name: Cell(mean=contraction(window_of(build(name, n, seed=0), 0, tau))),
+            lambda name: _contraction(name, n, tau),
         ),
     ]
 
@@ -104,20 +105,38 @@ def _orders() -> list[_Described]:
 
 
 def _rate(name: str) -> theory.Rate:
-    return theory.RATES.get(name, theory.Rate("", "", ""))
+    return theory.rate_of(name)
 
 
 def _text(text: str) -> Cell:
     return Cell(text=text)
 
 
-def _of_static(name: str, n: int, number: Callable) -> Cell:
+def _bound(name: str, n: int) -> Cell:
+    """The bound on the transient iterations, up to its constant."""
+    return _of_static(name, n, lambda W: theory.transient_bound(W.n, 1 - spectral_gap(W)))
+
+
+def _found(at: Mapping[tuple[Any, Any], Cell], name: str, n: int) -> Cell:
+    """What was measured."""
+    return at.get((name, n), Cell())
+
+
+def _of_static(name: str, n: int, number: Callable[[Mixing], float]) -> Cell:
     """A number of a topology's only matrix."""
+    if is_own(name):  # whose module is not imported here
+        return Cell()
     topology = build(name, n, seed=0)
     if topology.period != 1:
         return Cell(text=TIME_VARYING)
     value = float(number(topology.at(0)))
     return Cell(mean=value) if np.isfinite(value) else Cell()
+
+
+def _contraction(name: str, n: int, tau: int) -> Cell:
+    if is_own(name):
+        return Cell()
+    return Cell(mean=contraction(window_of(build(name, n, seed=0), 0, tau)))
 
 
 def _sent(summary: pd.DataFrame, name: str, n: int) -> Cell:

@@ -4,19 +4,17 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from expograph.analysis.grouping import grouped, plain
-from expograph.analysis.statistics import Slope, power_law, transient
+from expograph.analysis.grouping import grouped
+from expograph.analysis.statistics import transient
 from expograph.analysis.table_result import Cell, Column, Row, TableResult
-from expograph.analysis.written import UNAVAILABLE, name_of
+from expograph.analysis.written import name_of
 from expograph.config import Table
 from expograph.config.facts import is_reference, over_exact
-from expograph.graphs import theory
-from expograph.graphs.topology import build
 from expograph.runs.thinning import BlockMeans
 
 MEASURED = "measured"  # id of the table of all measured numbers
@@ -76,12 +74,37 @@ def _measured(runs: pd.DataFrame, references: pd.DataFrame, errors: Errors, tabl
     end = int(both["steps"].iloc[0])
     if both["steps_reference"].min() < end:
         return Cell(text="its reference has fewer steps", **about)
-    metric = table.metrics[0]
-    steps, ours = _until([errors[key][metric] for key in both["key"]], end)
-    _, theirs = _until([errors[key][metric] for key in both["key_reference"]], end)
-    found = transient(steps, ours, theirs, table.factor)
+    found = transient(*_curves(both, errors, table), table.factor)
     beyond = end if None in found else None
     return Cell(mean=found.steps, low=found.low, high=found.high, beyond=beyond, **about)
+
+
+class Curves(NamedTuple):
+    """Errors of one setting and of its reference: block steps (B,), (seeds, B) each, by seed."""
+
+    steps: np.ndarray
+    ours: np.ndarray
+    theirs: np.ndarray
+
+
+def curves_of(
+    summary: pd.DataFrame, errors: Errors, table: Table, topology: str, nodes: int
+) -> Curves | None:
+    """The curves of one graph and n whose runs are all done; None without them."""
+    runs = summary[(summary["nodes"] == nodes) & (summary["status"] == "done")]
+    ours = runs[runs["topology"] == topology]
+    wanted = {over_exact(name) for name in ours["algorithm"]}
+    exact = (runs["topology"] == "fully_connected") & runs["algorithm"].isin(wanted)
+    both = ours.merge(runs[exact], on="seed", suffixes=("", "_reference")).sort_values("seed")
+    return None if both.empty else _curves(both, errors, table)
+
+
+def _curves(both: pd.DataFrame, errors: Errors, table: Table) -> Curves:
+    """Of runs, a row a seed, merged with those of their references, which are as long or longer."""
+    end, metric = int(both["steps"].iloc[0]), table.metrics[0]
+    steps, ours = _until([errors[key][metric] for key in both["key"]], end)
+    _, theirs = _until([errors[key][metric] for key in both["key_reference"]], end)
+    return Curves(steps, ours, theirs)
 
 
 def _until(errors: list[BlockMeans], end: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,14 +127,14 @@ def frame(measured: TableResult) -> pd.DataFrame:
         numbers = {k: np.nan if v is None else v for k, v in numbers.items()}
         what = {"what": cell.text or "measured"}
         labels = dict(zip(measured.labels, row.labels, strict=True))
-        rows.append(labels | what | numbers | {"seeds": cell.count, "steps": int(steps.mean)})
+        rows.append(labels | what | numbers | {"seeds": cell.count, "steps": int(steps.number)})
     columns = [*measured.labels, "what", "transient", "low", "high", "seeds", "steps"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def by_nodes(measured: TableResult, rows: list[str]) -> TableResult:
     """The numbers of `measure`: a line for each number of nodes, a column for each of `rows`."""
-    places = {_at(measured, row, [*rows, "nodes"]): row.cells[0] for row in measured.rows}
+    places = {at(measured, row, [*rows, "nodes"]): row.cells[0] for row in measured.rows}
     settings = list(dict.fromkeys(values[:-1] for values in places))
     sizes = sorted({values[-1] for values in places})
     return TableResult(
@@ -134,73 +157,13 @@ def by_nodes(measured: TableResult, rows: list[str]) -> TableResult:
     )
 
 
-def exponents(measured: TableResult, rows: list[str]) -> TableResult:
-    """How transient iterations grow with n, beside theory's orders: a line for each of `rows`.
-
-    Each theory's column is the exponent of the power law nearest to its values at the same n.
-    """
-    columns = (
-        Column(name="n"),
-        Column(name="measured"),
-        Column(name="noise model"),
-        Column(name="upper bound"),
-        Column(name="upper bound's order"),
-        Column(name="claimed by the paper", published="itself"),
-    )
-    runs: dict[tuple[Any, ...], list[str]] = {}
-    for row in measured.rows:
-        runs.setdefault(_at(measured, row, rows), []).extend(row.cells[0].runs)
-    lines = []
-    for labels, group in grouped(frame(measured), rows).items():
-        topology = plain(group["topology"].iloc[0])
-        cells = (*_fits(topology, group, tuple(runs[labels])), *_orders(topology))
-        lines.append(Row(labels=labels, cells=cells))
-    return TableResult(
-        id="exponents",
-        heading="their growth: n^exponent",
-        labels=tuple(rows),
-        columns=columns,
-        rows=tuple(lines),
-    )
-
-
-def _at(measured: TableResult, row: Row, keys: list[str]) -> tuple[Any, ...]:
+def at(measured: TableResult, row: Row, keys: list[str]) -> tuple[Any, ...]:
     """The values that a row of `measure` has for these keys."""
     values = dict(zip(measured.labels, row.labels, strict=True))
     return tuple(values[key] for key in keys)
-
-
-def _fits(topology: str, measured: pd.DataFrame, runs: tuple[str, ...]) -> tuple[Cell, ...]:
-    """Of one topology: the n that are fitted, and the exponents of measurement and theories."""
-    slope = transient_exponent(measured)
-    if slope is None:
-        return Cell(), Cell(runs=runs, text="fewer than three n"), Cell(), Cell()
-    sizes = fitted(measured)["nodes"].astype(int).tolist()
-    ends = {"low": slope.low, "high": slope.high, "count": slope.count}
-    noise = [theory.noise_transient(build(topology, n)) for n in sizes]
-    bound = [theory.transient_order(topology, n) for n in sizes]  # None: theory has no bound
-    return (
-        Cell(text=", ".join(map(str, sizes))),
-        Cell(mean=slope.exponent, runs=runs, **ends),
-        Cell(mean=power_law(sizes, noise).exponent),
-        Cell() if None in bound else Cell(mean=power_law(sizes, bound).exponent),
-    )
-
-
-def _orders(topology: str) -> tuple[Cell, Cell]:
-    """The upper bound's order in n, and the paper's."""
-    rate = theory.RATES.get(topology, theory.Rate("", "", ""))
-    claimed = theory.PAPER_TRANSIENT.get(topology, UNAVAILABLE)
-    return Cell(text=rate.transient or "unknown"), Cell(text=claimed)
 
 
 def fitted(measured: pd.DataFrame) -> pd.DataFrame:
     """The rows of a `frame` that an exponent is fitted to."""
     used = measured[measured["transient"].notna() & (measured["transient"] >= FIT_FROM)]
     return used.sort_values("nodes")
-
-
-def transient_exponent(measured: pd.DataFrame) -> Slope | None:
-    """The exponent of the transient iterations in a `frame`; None for fewer than three n."""
-    used = fitted(measured)
-    return power_law(used["nodes"], used["transient"]) if len(used) >= 3 else None

@@ -1,6 +1,7 @@
 """Values, keys and cells in plain text, written in one place: tables, claims and pages agree."""
 
 from expograph.analysis.table_result import Cell, Column
+from expograph.looks import look_of
 
 UNAVAILABLE = "not available to us"  # in place of a number that is not published
 
@@ -13,6 +14,24 @@ NAMES = {
     "one_peer_exponential(order=permutation)": "one-peer exp., permuted",
     "one_peer_exponential(order=uniform)": "one-peer exp., sampled",
     "one_peer_hypercube": "one-peer hypercube",
+    "directed_exponential": "directed exponential",
+    "bipartite_exponential": "bipartite exponential",
+    "bipartite_exponential(rule=qgm)": "bipartite exp., QGM's",
+    "k_peer_exponential": "k-peer exponential",
+    "null_cascade": "null-cascade",
+    "hyper_hypercube": "hyper-hypercube",
+    "hyper_cuboid": "hyper-cuboid",
+    "simple_base": "simple Base-(k+1)",
+    "base": "Base-(k+1)",
+    "de_bruijn": "de Bruijn",
+    "d_equistatic": "D-EquiStatic",
+    "u_equistatic": "U-EquiStatic",
+    "od_equidyn": "OD-EquiDyn",
+    "ou_equidyn": "OU-EquiDyn",
+    "inner_outer_exponential": "inner-outer exponential",
+    "alternating_exp_ring": "alternating exp-ring",
+    "uniform_gossip": "uniform gossip (push)",
+    "directed_random": "directed random (push)",
     "grid": "2D grid",
     "torus": "2D torus",
     "psgd": "parallel SGD",
@@ -23,6 +42,20 @@ NAMES = {
     "dmsgd": "DmSGD",
     "dmsgd_delayed": "DmSGD, delayed momentum",
     "qg_dmsgd": "QG-DmSGD",
+    "decentlam": "DecentLaM",
+    "gradient_tracking": "gradient tracking",
+    "exact_diffusion": "exact diffusion (D2)",
+    "momentum_tracking": "momentum tracking",
+    "sgp": "SGP",
+    "gossip_pga": "Gossip-PGA",
+    "local_sgd": "local SGD",
+    "slowmo": "SlowMo",
+    "accum_adam": "accumulating Adam",
+    "diloco": "DiLoCo",
+    "noloco": "NoLoCo",
+    "choco_int": "CHOCO, integers",
+    "choco_topk": "CHOCO, top-k",
+    "sparta": "SPARTA",
     "cnn": "CNN",
     "mlp": "MLP",
     "resnet8_bn": "ResNet-8 (batch norm)",
@@ -42,6 +75,8 @@ def name_of(value: object) -> str:
     """What a table or legend shows for a config value: "ring", "2D grid", "none"."""
     text = "none" if value is None else str(value)
     name, bracket, parameters = text.partition("(")
+    if own := look_of(text).name:
+        return f"{own} ({parameters}" if bracket else own
     if text in NAMES or not bracket or not name.isidentifier():  # not "base(k=2)"
         return NAMES.get(text, text)
     return f"{NAMES.get(name, name)} ({parameters}"

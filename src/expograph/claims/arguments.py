@@ -15,9 +15,10 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 from expograph.algorithms import ALGORITHMS
 from expograph.claims.evidence import experiment_of
 from expograph.claims.outcome import Part
-from expograph.data.partition import PARTITIONS
+from expograph.config.problem_settings import KINDS
+from expograph.config.schema import Run
 from expograph.graphs.topology import TOPOLOGIES
-from expograph.names import known, parse
+from expograph.names import closest, known, parse
 from expograph.validation import STRICT
 
 Check = Callable[..., list[Part]]
@@ -43,11 +44,14 @@ def _named(kind: str, names: Any) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _with_accuracies(config: str) -> str:
-    experiment = experiment_of(_there(config))
-    if experiment.table is None or "accuracy_averaged" not in experiment.table.metrics:
-        raise ValueError(f"{config} has no table of accuracy_averaged")
-    return config
+def _with_metric(metric: str) -> AfterValidator:
+    def check(config: str) -> str:
+        experiment = experiment_of(_there(config))
+        if experiment.table is None or metric not in experiment.table.metrics:
+            raise ValueError(f"{config} has no table of {metric}")
+        return config
+
+    return AfterValidator(check)
 
 
 def _with_transients(config: str) -> str:
@@ -63,14 +67,27 @@ def _there(config: str) -> str:
     return config
 
 
+KEYS = (*Run.model_fields, *(f"problem.{k}" for m in KINDS.values() for k in m.model_fields))
+
+
+def _key(text: str) -> str:
+    if text not in KEYS:  # too many to list
+        near = closest(text, KEYS)
+        raise ValueError("unknown config key" + (f"; did you mean {near}" if near else ""))
+    return text
+
+
+Key = Annotated[str, AfterValidator(_key)]  # a config key, dotted for the problem's
 Topology = Annotated[str, _named("topology", TOPOLOGIES)]
 Algorithm = Annotated[str, _named("algorithm", ALGORITHMS)]
-Partition = Annotated[str, _named("partition", PARTITIONS)]
 Topologies = Annotated[list[Topology], Field(min_length=1)]
 Algorithms = Annotated[list[Algorithm], Field(min_length=1)]
 
+Where = Annotated[dict[Key, str | int | float], Field(min_length=1)]  # a setting's config values
+
 Config = Annotated[str, Field(pattern=r"^[\w./-]+\.toml$")]
-AccuracyConfig = Annotated[Config, AfterValidator(_with_accuracies)]
+AccuracyConfig = Annotated[Config, _with_metric("accuracy_averaged")]
+ErrorConfig = Annotated[Config, _with_metric("error_workers")]
 TransientsConfig = Annotated[Config, AfterValidator(_with_transients)]
 Folder = Annotated[str, Field(pattern=r"^[\w./-]+$", description="under the results")]
 
@@ -79,3 +96,4 @@ Sizes = Annotated[list[Nodes], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=100)]
 Exponent = Annotated[float, Field(ge=0, le=20)]
+Blocks = Annotated[int, Field(ge=1, le=100)]

@@ -2,10 +2,12 @@
 
 [[claim]]                 # configs/claims.toml
 id = "gap"
+ledger = "paper"          # whose claim it is: the paper's, its "successors"', "ours"
 statement = "..."
 source = "where it is claimed"
 check = "static_gap"      # a function, in `CHECKS`
 with = { largest = 4096 } # its arguments
+primary = ["even"]        # its endpoint: parts that decide it; without, all
 """
 
 import json
@@ -17,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from expograph.claims import accuracy, mathematics, time, transients
 from expograph.claims.arguments import Check, declared
-from expograph.claims.outcome import Claim, Finding, NotMeasured, Part
+from expograph.claims.outcome import LEDGERS, MISSING, Claim, Finding, NotMeasured, Part
 from expograph.config import ConfigError, read_toml
 from expograph.files import DamagedFile, replace_text
 from expograph.names import known
@@ -32,12 +34,18 @@ CHECKS: dict[str, Check] = {
         mathematics.uniform_sampling,
         mathematics.communication,
         mathematics.stability,
-        transients.same_iterations,
+        transients.growth_no_faster,
+        transients.same_number,
         transients.fewer_iterations,
+        transients.balance,
         transients.rates,
+        transients.predicted,
+        transients.linear_speedup,
         accuracy.as_accurate,
+        accuracy.alike,
         accuracy.more_accurate,
-        accuracy.momentum,
+        accuracy.rules_alike,
+        accuracy.rules_better,
         time.fastest,
     )
 }
@@ -73,7 +81,7 @@ def read(path: Path) -> list[Claim]:
     claims = [_claim(path, i, values) for i, values in enumerate(stated, start=1)]
     if twice := {c.id for c in claims if sum(d.id == c.id for d in claims) > 1}:
         raise ConfigError(f"{path}: claim {min(twice)}: its id is taken")
-    return claims
+    return sorted(claims, key=lambda claim: LEDGERS.index(claim.ledger))
 
 
 def _claim(path: Path, number: int, values: Any) -> Claim:
@@ -104,14 +112,18 @@ def measure(claim: Claim, root: Path) -> Finding:
 
     Raises:
         TableError: a table of the results is damaged.
+        ConfigError: the claim's endpoint is no part of what its check measures.
     """
     check = CHECKS[claim.check]
     arguments = declared(check).model_validate(claim.arguments)
     try:
         parts = check(root=root, **dict(arguments))
     except NotMeasured as e:
-        parts = [Part("evidence", "the evidence is there", "not measured", str(e))]
-    return Finding.of(claim, parts)
+        parts = [Part(MISSING, "the evidence is there", "not measured", str(e))]
+    try:
+        return Finding.of(claim, parts)
+    except ValueError as e:
+        raise ConfigError(f"claim {claim.id}: {e}") from None
 
 
 def kept(new: Iterable[Finding], old: Ledger | None) -> tuple[list[Finding], list[str]]:
@@ -124,7 +136,7 @@ def kept(new: Iterable[Finding], old: Ledger | None) -> tuple[list[Finding], lis
     findings, ids = [], []
     for finding in new:
         earlier = before.get(finding.id)
-        if earlier and _lacks_evidence(finding, earlier):
+        if old and earlier and _lacks_evidence(finding, earlier):
             made = dict(earlier.made or old.made)
             about = {"statement": finding.statement, "source": finding.source, "made": made}
             ids.append(finding.id)
@@ -138,14 +150,26 @@ def _lacks_evidence(new: Finding, earlier: Finding) -> bool:
     return same and new.measured < len(new.parts) and new.measured < earlier.measured
 
 
-def save(ledger: Ledger, root: Path) -> Path:
-    """Write claims.json under `root`, whole or not at all."""
-    root.mkdir(parents=True, exist_ok=True)
+def changed(ours: Ledger, theirs: Ledger) -> list[tuple[Finding, Finding]]:
+    """The claims that both have whose verdicts are not the same."""
+    other = {finding.id: finding for finding in theirs.claims}
+    pairs = [(finding, other[finding.id]) for finding in ours.claims if finding.id in other]
+    return [(one, another) for one, another in pairs if one.verdict != another.verdict]
+
+
+def encoded(ledger: Ledger) -> str:
+    """What claims.json holds."""
     content = ledger.model_dump(mode="json", by_alias=True)
     for claim in content["claims"]:
         if claim["made"] is None:
             del claim["made"]
-    replace_text(root / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def save(ledger: Ledger, root: Path) -> Path:
+    """Write claims.json under `root`, whole or not at all."""
+    root.mkdir(parents=True, exist_ok=True)
+    replace_text(root / FILE, encoded(ledger))
     return root / FILE
 
 

@@ -13,7 +13,7 @@ from expograph.claims.outcome import Part, every, sure
 
 ONE_PEER = "one-peer exponential"  # averagings, as `make testbed` calls them
 OTHERS = ("BlueFog allreduce", "Horovod allreduce", "ring", "static exponential")
-PREDICTIONS = {"predictive": "calibrated on one cell", "fitted": "fitted to all cells"}
+PREDICTIONS = {"predictive": "calibrated on one cell", "left out": "fitted to all other cells"}
 
 
 def fastest(

@@ -10,19 +10,17 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from expograph.cluster import command
+
 State = Literal["ok", "note", "missing", "broken"]
-PATIENCE = 5.0  # seconds without work, after which a command counts as hanging
-LIMIT = 60.0  # seconds for a command that works all the while: this machine may be busy
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 COMMON = ("Python", "torch", "data")
 NEEDS = {  # engine: the findings that must not be missing or broken
@@ -30,6 +28,7 @@ NEEDS = {  # engine: the findings that must not be missing or broken
     "bluefog": (*COMMON, "Open MPI", "mpi4py", "BlueFog"),
     "horovod": (*COMMON, "Open MPI", "mpi4py", "Horovod"),
     "mpi": (*COMMON, "Open MPI", "mpi4py"),
+    "torch": COMMON,
     "testbed": (*COMMON, "Open MPI", "mpi4py", "testbed"),
 }
 
@@ -48,39 +47,6 @@ class Finding(NamedTuple):
     state: State
     found: str
     cure: str = ""
-
-
-def run(command: list[str]) -> tuple[int, str, str]:
-    """(exit status, output, errors) of a command; 127 if it is not there, 124 if it hangs."""
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C"},  # words we can read
-            start_new_session=True,  # a script that hangs is ended with all that it started
-        )
-    except OSError as e:
-        return 127, "", e.strerror or str(e)
-    start, worked = time.monotonic(), 0.0
-    while True:
-        try:
-            output = process.communicate(timeout=PATIENCE)
-            return process.returncode, *(text.decode(errors="replace") for text in output)
-        except subprocess.TimeoutExpired:
-            before, worked = worked, _worked(process.pid)
-            waited = time.monotonic() - start
-            if worked - before < PATIENCE / 50 or waited > LIMIT:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                return 124, "", f"hangs: no answer after {waited:.0f} s"
-
-
-def _worked(pid: int) -> float:
-    """Seconds of processor time: what tells a slow command from one that hangs."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def examine(ranks: int | None = None) -> list[Finding]:
@@ -139,13 +105,14 @@ PROBES = {
 }
 
 
-def _probe(name: str) -> dict:
+def _probe(name: str) -> dict[str, Any]:
     """What a library told, or {"error": why not}."""
     code = PROBES[name] + "; import json; print('\\n<told>' + json.dumps(told))"
-    status, output, errors = run([sys.executable, "-c", code])
+    status, output, errors = command.run([sys.executable, "-c", code])
     told = re.search(r"^<told>(.*)$", output, re.MULTILINE)  # libraries print as well
     if status == 0 and told:
-        return json.loads(told[1])
+        answer: dict[str, Any] = json.loads(told[1])
+        return answer
     lines = errors.strip().splitlines() or [f"exit status {status}"]
     error = f"died: {signal.strsignal(-status)}" if status < 0 else lines[-1]
     return {"error": _short(error)}
@@ -156,7 +123,7 @@ def _short(text: str) -> str:
     return " ".join(re.sub(r"/\S*/", "", text).split())[:160]
 
 
-def _unloadable(what: str, package: str, told: dict, cure: str) -> Finding:
+def _unloadable(what: str, package: str, told: dict[str, Any], cure: str) -> Finding:
     return Finding(what, "broken" if _version(package) else "missing", told["error"], cure)
 
 
@@ -188,7 +155,7 @@ def _python() -> Finding:
     return Finding("Python", "ok", f"{version}, a virtual environment")
 
 
-def _torch(libraries: dict) -> Finding:
+def _torch(libraries: dict[str, Any]) -> Finding:
     told = libraries["torch"]
     if "error" in told:
         # without -B, make sees that it once installed it
@@ -197,7 +164,7 @@ def _torch(libraries: dict) -> Finding:
     return Finding("torch", "ok", f"{told['torch']}, torchvision {told['torchvision']}")
 
 
-def _mpi4py(libraries: dict, mpirun: tuple[str, str]) -> Finding:
+def _mpi4py(libraries: dict[str, Any], mpirun: tuple[str, str]) -> Finding:
     told = libraries["mpi4py"]
     if "error" in told:
         return _unloadable("mpi4py", "mpi4py", told, _cluster())
@@ -209,7 +176,7 @@ def _mpi4py(libraries: dict, mpirun: tuple[str, str]) -> Finding:
     return Finding("mpi4py", "ok", found)
 
 
-def _compiled(name: str, libraries: dict) -> Finding:
+def _compiled(name: str, libraries: dict[str, Any]) -> Finding:
     """BlueFog or Horovod, and whether the torch it was compiled against is the one installed."""
     told, torch, package = libraries[name], libraries["torch"], name.lower()
     if "error" in told:
@@ -245,7 +212,7 @@ def _data() -> Finding:
 def _compiler() -> Finding:
     compiler = (os.environ.get("CXX") or "g++").split()
     cure = "install g++ 11 or later, or set CXX"
-    status, output, errors = run([*compiler, "--version"])
+    status, output, errors = command.run([*compiler, "--version"])
     if status:
         state: State = "missing" if status == 127 else "broken"
         found = f"{compiler[0]}: {_short(errors) or f'exit status {status}'}"
@@ -254,7 +221,7 @@ def _compiler() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.cc")
         source.write_text("#include <concepts>\nint main() {}\n")
-        status, _, errors = run([*compiler, "-std=c++20", "-fsyntax-only", str(source)])
+        status, _, errors = command.run([*compiler, "-std=c++20", "-fsyntax-only", str(source)])
     if status:
         return Finding("compiler", "broken", f"{version}: no C++20 ({_short(errors)})", cure)
     if not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
@@ -274,7 +241,7 @@ def _which(command: str) -> str | None:
 def _mpirun() -> tuple[str, str]:
     """(path, what it says of itself), both empty where there is none."""
     found = _which("mpirun")
-    return (found, "".join(run([found, "--version"])[1:]).strip()) if found else ("", "")
+    return (found, "".join(command.run([found, "--version"])[1:]).strip()) if found else ("", "")
 
 
 def _mpi_name(text: str) -> str:
@@ -339,14 +306,14 @@ def _threads(ranks: int, cores: int) -> Finding:
     return Finding("threads", "ok", f"{threads} a rank, OMP_WAIT_POLICY {policy}")
 
 
-def _gpus(libraries: dict, ranks: int) -> Finding:
+def _gpus(libraries: dict[str, Any], ranks: int) -> Finding:
     if "error" in libraries["torch"]:
         return Finding("GPUs", "note", "not known: torch does not load", "torch first")
     gpus = libraries["torch"]["gpus"]
     if not gpus:
         return Finding("GPUs", "ok", "none: device=cpu")
     info = _which("ompi_info")
-    output = run([info, "--parsable", "--all"])[1] if info else ""
+    output = command.run([info, "--parsable", "--all"])[1] if info else ""
     aware = "mpi_built_with_cuda_support:value:true" in output
     reads = "reads" if aware else "does not read"
     found = f"{gpus} for {ranks} ranks; Open MPI {reads} their memory"

@@ -1,10 +1,11 @@
 """A group of ranks: processes that hold one worker each and exchange messages.
 
-What engines with one worker a rank ask for. MPI (`mpi_group`) is one implementation.
+What engines with one worker a rank ask for; over MPI (`mpi_group`) or torch.distributed
+(`torch_group`).
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,14 +23,23 @@ class Group(Protocol):
         local_rank, local_size: the same among the ranks on this host.
         hosts: host name of each rank.
         limit: seconds a rank may wait for the others.
+        reads_gpu: whether messages are read from a GPU's memory where they lie.
     """
 
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    hosts: list[str]
-    limit: float
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+    @property
+    def local_size(self) -> int: ...
+    @property
+    def hosts(self) -> list[str]: ...
+    @property
+    def limit(self) -> float: ...
+    @property
+    def reads_gpu(self) -> bool: ...
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
         """Poll until `done()` is true; past the limit the job ends, naming who was waited for."""
@@ -38,7 +48,11 @@ class Group(Protocol):
         """Note what this rank is at, words and numbers, for that message."""
 
     def exchange(self, value: Value, what: str) -> list[Value]:
-        """Every rank's `value`, by rank, on every rank; any object that can be pickled."""
+        """Every rank's `value`, by rank, on every rank.
+
+        It travels as JSON: numbers, text, None, lists, and dicts with text for keys; tuples arrive
+        as lists.
+        """
 
     def gather(self, rows: "Tensor", what: str) -> "Tensor":
         """(1, ...) on each rank -> (size, ...) on every rank, by rank, on the CPU."""
@@ -51,3 +65,17 @@ class Group(Protocol):
 
     def subgroup(self, size: int) -> "Group":
         """This rank's group of `size` ranks in a row: 0 .. size - 1, size .. 2 size - 1, ..."""
+
+    def start_sum(self, wire: "Tensor") -> list[Any]:
+        """Begin to add the ranks' (d,) `wire`; the sum is there once the requests are finished."""
+
+    def start_messages(
+        self, wire: "Tensor", destinations: Sequence[int], inbox: "Tensor", sources: Sequence[int]
+    ) -> list[Any]:
+        """Begin to send `wire` (d,) to some ranks and to fill `inbox` (sources, d) from others.
+
+        Both must stay as they are until the requests are finished, which keep them alive.
+        """
+
+    def finish(self, requests: Sequence[Any], what: str) -> None:
+        """Wait until these have ended, at most the limit."""

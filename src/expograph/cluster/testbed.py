@@ -19,10 +19,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
-NETWORK = ipaddress.ip_network("198.18.0.0/15")  # set aside for benchmarks of networks, RFC 2544
+NETWORK = ipaddress.IPv4Network("198.18.0.0/15")  # set aside for benchmarks of networks, RFC 2544
 MTU = 9000  # bytes; jumbo frames, as clusters have: headers take 1 % of the rate, not 6
 BURST = "20kb"  # what tbf lets pass at once: two frames, or short messages would beat the wire
 QUEUE = "64mb"  # more than TCP windows fill: links with flow control drop nothing
@@ -41,8 +41,8 @@ def missing() -> list[str]:
         return ["Linux"]
     if os.geteuid() != 0:
         lacks.append("root (run it with sudo)")
-    lacks += [f"{tool} (install iproute2)" for tool in ("ip", "tc") if not _tool(tool)]
-    lacks += [] if _tool("unshare") else ["unshare (install util-linux)"]
+    lacks += [f"{tool} (install iproute2)" for tool in ("ip", "tc") if not _found(tool)]
+    lacks += [] if _found("unshare") else ["unshare (install util-linux)"]
     return lacks
 
 
@@ -71,7 +71,7 @@ class Testbed:
         self.names = [f"{PREFIX}{os.getpid()}h{i}" for i in range(hosts)]
         self.bridge = f"{PREFIX}{os.getpid()}b"
         self.addresses: list[str] = []
-        self._running: list[subprocess.Popen] = []
+        self._running: list[subprocess.Popen[bytes]] = []
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> "Testbed":
@@ -82,7 +82,9 @@ class Testbed:
             self._undo.callback(signal.signal, number, signal.signal(number, _leave))
         self.folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory()))
         try:
-            with open(LOCK, "w") as lock:
+            # as root in a folder of everybody's: no link is followed, nothing is cut
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(LOCK, flags, 0o600), "r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # two at once would choose the same addresses
                 _remove_leftovers()
                 self._build()
@@ -151,7 +153,7 @@ class Testbed:
         ranks: int | None = None,
         environment: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> subprocess.CompletedProcess:
+    ) -> subprocess.CompletedProcess[str]:
         """`mpirun` and wait for it; whatever of it is left after `timeout` seconds is killed.
 
         Raises:
@@ -231,7 +233,12 @@ class Testbed:
         )
 
 
-def _tool(name: str) -> str | None:
+def _tool(name: str) -> str:
+    """Where a tool is; its bare name, which is then not found, if it is nowhere."""
+    return _found(name) or name
+
+
+def _found(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
@@ -293,7 +300,7 @@ def _kill_all(name: str) -> None:
             os.kill(int(pid), signal.SIGKILL)
 
 
-def _kill(process: subprocess.Popen) -> None:
+def _kill(process: subprocess.Popen[Any]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

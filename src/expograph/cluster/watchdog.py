@@ -4,7 +4,6 @@ MPI itself waits for ever: for a rank that never starts, for one that hangs, for
 """
 
 import os
-import pickle
 import socket
 import sys
 import threading
@@ -12,13 +11,33 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
-from expograph.cluster.launch import LIMIT, launched, launched_rank, place_on_host
+from expograph.cluster.launch import LIMIT, JobError, launched, launched_rank, place_on_host
 
 GRACE = 5.0  # seconds that a rank has to answer
 LOOK_EVERY = 0.25  # seconds between two looks of the watching thread
 _CALL, _ANSWER = 1, 2  # message tags
+
+
+class Mail(Protocol):
+    """Messages between the watchdogs of all ranks, which never wait."""
+
+    rank: int
+    size: int
+
+    def send(self, message: Any, rank: int, tag: int) -> None:
+        """Send what JSON can say to a rank."""
+
+    def received(self, tag: int) -> tuple[int, Any] | None:
+        """The next message with this tag and the rank that sent it; None if there is none."""
+
+    def ended(self) -> int | None:
+        """The exit status, if another rank has ended the job.
+
+        Raises:
+            JobError: if there can be no more messages.
+        """
 
 
 class Watchdog:
@@ -30,26 +49,26 @@ class Watchdog:
 
     def __init__(
         self,
-        comm: Any,
-        status: Callable[[], Any],
+        mail: Mail,
         who: Callable[[int], str],
         abort: Callable[[str], NoReturn],
+        leave: Callable[[int], NoReturn],
         limit: float,
     ) -> None:
         """Prepare; `start` starts the thread.
 
         Args:
-            comm: a communicator that nothing else uses, with full thread support.
-            status: makes an empty MPI status.
+            mail: to the watchdogs of the other ranks.
             who: rank -> how messages call it.
             abort: ends every rank of the job with a line.
+            leave: ends this rank of a job that has ended.
             limit: seconds a rank may wait.
         """
-        self._comm, self._status, self._who, self._abort = comm, status, who, abort
+        self._mail, self._who, self._abort, self._leave = mail, who, abort, leave
         self._limit = limit
         self._waiting: tuple[str, float] | None = None  # for what, since when
         self._doing: tuple[object, ...] = ("start-up",)
-        self._sent: list[tuple[Any, bytes]] = []  # requests with their buffers, until they are done
+        self._lost: tuple[str, str] | None = None  # what has failed, and why
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -76,51 +95,63 @@ class Watchdog:
         finally:
             self._waiting = None
 
+    def lost(self, what: str, why: str) -> NoReturn:
+        """A wait of this rank has failed: ask who is still there, and end the job."""
+        if not self._thread.is_alive():
+            self._abort(f"{self._who(self._mail.rank)} has lost a connection during {what}: {why}")
+        self._lost = what, why
+        self._thread.join()
+        raise AssertionError("the watching thread ends the process")
+
     def _watch(self) -> None:
-        while not self._over.wait(LOOK_EVERY):
-            self._answer()
-            waiting = self._waiting
-            if waiting and time.monotonic() - waiting[1] > self._limit:
-                self._ask_all(waiting[0])
+        try:
+            while not self._over.wait(LOOK_EVERY):
+                if (status := self._mail.ended()) is not None:
+                    self._leave(status)
+                self._answer()
+                waiting = self._waiting
+                if waiting and time.monotonic() - waiting[1] > self._limit:
+                    limit = f"has waited {self._limit:.0f} s for {waiting[0]}"
+                    self._ask_all(limit, f" ({LIMIT} sets the limit)")
+                elif self._lost:
+                    what, why = self._lost
+                    self._ask_all(f"has lost a connection during {what}", f" ({why})")
+        except JobError as e:
+            if not self._over.is_set():
+                self._abort(f"{self._who(self._mail.rank)}: {e}")
 
     def _answer(self) -> set[int]:
         """Answer the ranks that have asked; who they are."""
         callers = set()
-        while message := self._comm.improbe(tag=_CALL):
-            status = self._status()
-            message.recv(status)
-            callers.add(status.source)
-            what = self._waiting[0] if self._waiting else None
-            self._send((what, self._at()), status.source, _ANSWER)
+        while call := self._mail.received(_CALL):
+            caller, _ = call
+            callers.add(caller)
+            stopped = self._waiting or self._lost
+            what = stopped[0] if stopped else None
+            self._mail.send((what, self._at()), caller, _ANSWER)
         return callers
 
     def _at(self) -> str:
         return " ".join(map(str, self._doing))
 
-    def _send(self, message: Any, rank: int, tag: int) -> None:
-        words = pickle.dumps(message)
-        self._sent.append((self._comm.Isend(words, rank, tag=tag), words))
-        self._sent = [sent for sent in self._sent if not sent[0].Test()]
-
-    def _ask_all(self, what: str) -> None:
-        others = set(range(self._comm.size)) - {self._comm.rank}
+    def _ask_all(self, what: str, remark: str) -> None:
+        others = set(range(self._mail.size)) - {self._mail.rank}
         for rank in others:
-            self._send(None, rank, _CALL)
+            self._mail.send(None, rank, _CALL)
         answers: dict[int, tuple[str | None, str]] = {}
         callers: set[int] = set()
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline and len(answers) < len(others):
             callers |= self._answer()
-            status = self._status()
-            while message := self._comm.improbe(tag=_ANSWER):
-                answer = message.recv(status)
-                answers[status.source] = answer
+            while answer := self._mail.received(_ANSWER):
+                rank, answers[rank] = answer
             time.sleep(0.02)
-        if callers and min(callers) < self._comm.rank:
+            if (status := self._mail.ended()) is not None:
+                self._leave(status)
+        if callers and min(callers) < self._mail.rank:
             time.sleep(2 * GRACE)  # one line is enough: the lowest rank that waits writes it
-        own = f"{self._who(self._comm.rank)} has waited {self._limit:.0f} s for {what}"
-        missing = self._missing(others, answers)
-        self._abort(f"{own} at {self._at()}; {missing} ({LIMIT} sets the limit)")
+        own = f"{self._who(self._mail.rank)} {what}"
+        self._abort(f"{own} at {self._at()}; {self._missing(others, answers)}{remark}")
 
     def _missing(self, others: set[int], answers: dict[int, tuple[str | None, str]]) -> str:
         """Whom the wait is for, in words."""

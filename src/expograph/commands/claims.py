@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from expograph import claims
-from expograph.files import replace_text
+from expograph.report import unchanged
 from expograph.report.ledger_markdown import ledger_markdown
 from expograph.runs import results
 from expograph.runs.provenance import provenance
@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     for finding in findings:
         line = f"{finding.verdict:>14}  {finding.id}: {finding.statement}"
         console.print(line, markup=False)  # W(k)[i, j] is no style
-    ledger = claims.Ledger(claims=findings, made=provenance())
-    claims.save(ledger, arguments.results)
-    replace_text(arguments.results / "claims.md", ledger_markdown(ledger))
+    ledger = claims.Ledger(claims=tuple(findings), made=provenance())
+    files = {claims.FILE: claims.encoded(ledger), "claims.md": ledger_markdown(ledger)}
+    unchanged.write(arguments.results, {name: text.encode() for name, text in files.items()})
     if kept:
         print(
             f"not all their evidence is here, so they stay as measured before: {', '.join(kept)}; "

@@ -80,7 +80,14 @@ def check(older: Reference, root: Path) -> int:
     """Repeat the short runs, print the comparison, and enter what is equal."""
     pairs, uncovered = reference.pairs(older)
     lines, equal = [], True
-    for line, same in comparison(older.measured):
+    measured = []
+    for one in older.measured:
+        run = _run(one)
+        if older.still_means(run):
+            measured.append(one)
+        else:
+            print(f"not compared, means something else now: {_named(run)}")
+    for line, same in comparison(measured):
         print(line, flush=True)
         lines.append(line)
         equal &= same
@@ -101,12 +108,7 @@ def check(older: Reference, root: Path) -> int:
 
 def comparison(older: list[Measured]) -> Iterator[tuple[str, bool]]:
     """A line for each short run, and whether it is equal; lines of what differs follow it."""
-    try:
-        runs = [Run.model_validate(one.run) for one in older]
-    except ValidationError as e:
-        raise ConfigError(
-            f"a run of the file is none of this version: {first_mistake(e)}"
-        ) from None
+    runs = [_run(one) for one in older]
     newer = list(reference.measure_all(runs))
     pairs = list(zip(older, newer, strict=True))
     unlike = [i for i, pair in enumerate(pairs) if not _equal(reference.compare(*pair))]
@@ -116,12 +118,25 @@ def comparison(older: list[Measured]) -> Iterator[tuple[str, bool]]:
         found = reference.compare(*pair, others)
         equal = _equal(found)
         worst = max((d for d in found if not d.in_points), key=lambda d: d.apart)
-        name = runs[i].label.rsplit(" (", 1)[0]
+        name = _named(runs[i])
         result = "differs" if not equal else "equal within rounding" if others else "equal"
         yield f"{result}: {name}: {len(found)} numbers, largest {_apart(worst)}", equal
         for d in (d for d in found if not d.equal):
             line = f"  {d.what}: {d.old:.9g}, now {d.new:.9g}, may be apart {d.within:.1e}"
             yield line, False
+
+
+def _run(one: Measured) -> Run:
+    try:
+        return Run.model_validate(one.run)
+    except ValidationError as e:
+        raise ConfigError(
+            f"a run of the file is none of this version: {first_mistake(e)}"
+        ) from None
+
+
+def _named(run: Run) -> str:
+    return run.label.rsplit(" (", 1)[0]
 
 
 def _equal(found: list[Difference]) -> bool:

@@ -2,6 +2,7 @@
 
 examples:
   expograph figure                        all that have changed, into results/figures/
+  expograph figure --results results/mine     of tables of your own, into results/mine/figures/
   expograph figure transients             one
   expograph figure --config transients    only print the config whose runs it shows
 """
@@ -39,8 +40,8 @@ TESTBED = "bench_comm/testbed_1gbit/table.json"
 ALONE = ("spectral_gap", "consensus_error")
 EXPERIMENTS = {
     "headline": Source(
-        "iid",
-        ["iid/table.json", "iid/runs.csv", TESTBED],
+        "table2",
+        ["table2/table.json", "table2/runs.csv", TESTBED],
         "make reproduce-figure FIGURE=headline` and `make testbed",
     ),
     "table1_curves": Source(
@@ -49,9 +50,23 @@ EXPERIMENTS = {
     "table2_curves": Source(
         "table2", ["table2/curves.csv"], "make reproduce-figure FIGURE=table2_curves"
     ),
-    "iid_curves": Source("iid", ["iid/curves.csv"], "make reproduce-figure FIGURE=iid_curves"),
+    "table2_dirichlet_curves": Source(
+        "table2_dirichlet",
+        ["table2_dirichlet/curves.csv"],
+        "make reproduce-figure FIGURE=table2_dirichlet_curves",
+    ),
     "transients": Source(
         "transients", ["transients/table.json"], "make reproduce-figure FIGURE=transients"
+    ),
+    "transient_stage": Source(
+        "transient_stage",
+        ["transient_stage/table.json"],
+        "make reproduce-figure FIGURE=transient_stage",
+    ),
+    "transient_stage_cnn": Source(
+        "transient_stage_cnn",
+        ["transient_stage_cnn/table.json"],
+        "make reproduce-figure FIGURE=transient_stage_cnn",
     ),
 }
 
@@ -75,12 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config:
         print(*(EXPERIMENTS[name].config for name in wanted if name in EXPERIMENTS))
         return 0
-    folder, there, new = arguments.results / "figures", [], []
+    folder, there, new, lacking = arguments.results / "figures", [], [], []
     for name in wanted:
         source = EXPERIMENTS.get(name)
         paths = [arguments.results / file for file in source.files] if source else []
         if missing := [path for path in paths if not path.exists()]:
-            print(f"{missing[0]} is not there: `{source.make}` makes it", file=sys.stderr)
+            lacking.append(name)
+            if source and arguments.figure:
+                print(f"{missing[0]} is not there: `{source.make}` makes it", file=sys.stderr)
             continue
         inputs = [*paths, Path(source.config)] if source else []
         there.append(name)
@@ -92,6 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{len(new)} figures in {folder}/ (PNG, SVG and PDF): {', '.join(new)}")
     if unchanged := [name for name in there if name not in new]:
         print(f"{len(unchanged)} figures in {folder}/ are drawn already: {', '.join(unchanged)}")
+    if lacking and not arguments.figure:
+        where = f"{arguments.results}/ has not"
+        print(f"{len(lacking)} figures show what {where}: {', '.join(lacking)}", file=sys.stderr)
     return int(len(there) < (len(arguments.figure) or 1))
 
 

@@ -24,12 +24,13 @@ from rich.table import Table
 from rich.text import Text
 
 from expograph.analysis.experiment import tables_of
-from expograph.analysis.table_result import FILE
+from expograph.analysis.table_result import FILE, Tables
 from expograph.analysis.table_result import load as load_tables
 from expograph.config import ConfigError, Experiment, load
 from expograph.engines import ENGINES
 from expograph.report import reading, rendering
 from expograph.report.layout import visible
+from expograph.report.reading import check_owner
 from expograph.report.screen import Screen, show
 from expograph.runs import results
 from expograph.runs.destination import name_of_results
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.names:
         source = source_of(name, arguments)
         if arguments.format != "screen":
-            tables = load_tables(source.folder)
+            tables = tables_in(source)
             if tables is None:
                 raise ConfigError(f"{source.folder / FILE} is not there: {source.remedy}")
             print(rendering.FORMATS[arguments.format][1](tables), end="")
@@ -118,7 +119,7 @@ def experiment_in(folder: Path) -> Experiment | None:
     """The experiment, with its overrides, that wrote a folder of the results, if it says so."""
     made = reading.record(folder / "provenance.json")
     config, overrides = made.get("config"), made.get("overrides")
-    if overrides is None or not Path(str(config)).is_file():
+    if config is None or overrides is None or not Path(str(config)).is_file():
         return None
     return load(config, overrides)
 
@@ -132,8 +133,20 @@ def screens_of(source: Source, root: Path) -> list[Screen]:
             pivots = experiment.table.kind == "pivot"  # they are made of the summary alone
             errors = {} if pivots else results.errors_of(results.find(experiment.runs, root))
             tables = tables_of(experiment, summary, errors, live=True)
-    tables = tables or load_tables(source.folder)
+    tables = tables or tables_in(source)
     return [Screen(table, source.name) for table in (visible(tables) if tables else [])]
+
+
+def tables_in(source: Source) -> Tables | None:
+    """The tables of a source's folder; None if there are none.
+
+    Raises:
+        TableError: in one line, if they are damaged or another config's.
+    """
+    tables = load_tables(source.folder)
+    if tables and source.experiment:
+        check_owner(source.folder / FILE, tables, source.experiment)
+    return tables
 
 
 def watch(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ examples:
   expograph topology show one_peer_exponential --nodes 16
   expograph topology show 'one_peer_exponential(order=permutation)' --nodes 8
   expograph topology show grid --nodes 12 --steps 1
+  expograph topology show my_module:my_graph --nodes 8
   expograph topology show static_exponential --nodes 16 --output graph.pdf
 
 --output FILE.{png,svg,pdf} writes the graph, and FILE_matrices the matrices and their products.
@@ -18,29 +19,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from expograph import own
+from expograph.graphs import ceca
 from expograph.graphs import topology as topologies
-from expograph.graphs.mixing import Mixing
-from expograph.graphs.spectral import (
-    averages_exactly,
-    contraction,
-    is_symmetric,
-    spectral_gap,
-    window_of,
+from expograph.graphs.convert import register
+from expograph.graphs.overview import (
+    RANDOM_STEPS,
+    Overview,
+    of_two_models,
+    overview,
+    rounds,
 )
-from expograph.graphs.topology import Topology, build, canonical, ceil_log2
+from expograph.graphs.spectral import contraction, is_symmetric, window_of
+from expograph.graphs.topology import Topology, build, canonical
 from expograph.names import parse
+from expograph.report import terminal
 
 WIDEST = 64  # ranks that a terminal has room for
 MOST_NODES = 2**20
 MOST_WEIGHTS = 2**24  # nonzeros of the matrices of a period: a minute's work, and 1 GB
-ROUNDS = 8  # of a random schedule, in which it must average exactly to be called exact
-RANDOM_STEPS = 4  # shown of a schedule without a period
-SHADES = "·░▒▓█"  # zero, then by powers of two
+LEGEND = (
+    "sent: models that the busiest rank sends a step; gap: 1 - rho of a static graph;",
+    "S/n, H/n: what noise and unlike data leave between ranks, the less the better;",
+    "exact: steps after which all ranks have the exact average",
+)
 
 
 class _Spellings(tuple):
@@ -56,7 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        choices=_Spellings(topologies.names()),
+        choices=_Spellings((*topologies.names(), *ceca.NAMES)),
         metavar="NAME",
         help="as in `list`",
     )
@@ -72,11 +77,14 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     n, seed = arguments.nodes, arguments.seed
     if arguments.action == "list":
-        listed = [made(name, n, seed) for name in topologies.names()]
+        listed = {name: looked_up(name, n, seed) for name in (*topologies.names(), *ceca.NAMES)}
         if arguments.json:
-            text = "[\n" + ",\n".join(json.dumps(as_data(t)) for t in listed) + "\n]\n"
+            rows = [json.dumps(as_data(name, n, known)) for name, known in listed.items()]
+            text = "[\n" + ",\n".join(rows) + "\n]\n"
         else:
-            text = printed(Console(), [overview(listed)])
+            text = printed(Console(), listing(n, listed))
+    elif arguments.name in ceca.NAMES:
+        text = printed(Console(), two_models(arguments.name, n))
     else:
         topology = made(arguments.name, n, seed)
         if arguments.output:
@@ -111,6 +119,8 @@ def check(arguments: argparse.Namespace) -> None:
         raise refused(f"--seed {arguments.seed}: needs at least 0 and less than 2^32")
     if arguments.action == "show" and arguments.name is None:
         raise refused("topology show: which? `expograph topology list` names them")
+    if arguments.name in ceca.NAMES and arguments.output:
+        raise refused(f"--output: {arguments.name} has two models a rank and no matrix to draw")
     if arguments.action == "show" and arguments.json:
         raise refused("--json: `expograph topology list` has it")
 
@@ -122,7 +132,9 @@ def made(name: str, n: int, seed: int) -> Topology:
         ConfigError: in one line, for a name that is not known or a graph that is too large.
     """
     try:
-        topology = build(canonical(name), n, seed)
+        topology = build(register(name) if own.is_own(name) else canonical(name), n, seed)
+    except topologies.Undefined as e:
+        raise refused(f"{name} over {n} ranks: {e}") from None
     except ValueError as e:
         raise refused(str(e)) from None
     weights = rounds(topology) * topology.at(0).entries
@@ -133,6 +145,21 @@ def made(name: str, n: int, seed: int) -> Topology:
     return topology
 
 
+def looked_up(name: str, n: int, seed: int) -> Overview | str:
+    """The facts of a topology, or why it is not defined over n ranks.
+
+    Raises:
+        ConfigError: in one line, for a graph that is too large.
+    """
+    try:
+        if name in ceca.NAMES:
+            return of_two_models(n, ceca.NAMES[name])
+        build(name, n, seed)
+    except topologies.Undefined as e:
+        return str(e)
+    return overview(made(name, n, seed))
+
+
 def printed(console: Console, parts: Sequence[Any]) -> str:
     """What `console` makes of `parts`, each on lines of its own."""
     with console.capture() as captured:
@@ -141,39 +168,72 @@ def printed(console: Console, parts: Sequence[Any]) -> str:
     return captured.get()
 
 
-def as_data(topology: Topology) -> dict[str, Any]:
+def as_data(text: str, n: int, known: Overview | str) -> dict[str, Any]:
     """A topology's facts, for `--json`.
 
-    name, parameters, period (null: none), degree (the most ranks that one sends to in a step),
-    messages (models that the busiest rank sends a step) and exact (one period averages exactly).
+    name, parameters, `undefined` (why there is no such graph over n ranks, or null), and all facts
+    of `Overview`, null where it is not defined.
     """
-    name, given = parse(topology.name)
-    window = looked_at(topology)
+    name, given = parse(text)
+    facts = dict.fromkeys(Overview._fields) if isinstance(known, str) else known._asdict()
     return {
-        "name": topology.name,
-        "parameters": topologies.parameters()[name] | given,
-        "period": topology.period,
-        "degree": int(max(W.out_degrees.max() for W in window)),
-        "messages": messages(window),
-        "exact": is_exact(topology),
+        "name": text,
+        "parameters": topologies.parameters().get(name, {}) | given,
+        "undefined": known if isinstance(known, str) else None,
+        **facts,
     }
 
 
-def overview(listed: Sequence[Topology]) -> Table:
-    """A line a topology: messages a step, spectral gap, whether a period averages exactly."""
-    title = f"over {listed[0].n} ranks"
+def listing(n: int, listed: dict[str, Overview | str]) -> list[Any]:
+    """A line a topology, then why the others are not defined over n ranks."""
+    title = f"over {n} ranks"
     # whole on 80 columns
     table = Table(box=None, title=title, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("topology", "period", "messages\na step", "1 - rho", "exact after\n(steps)"):
+    for heading in ("topology", "period", "sent", "gap", "S/n", "H/n", "exact"):
         table.add_column(heading, no_wrap=True)
-    for topology in listed:
-        period = "random" if topology.period is None else str(topology.period)
-        gap = gap_in_words(topology) if topology.period == 1 else "time-varying"
-        sent = in_words(messages(looked_at(topology)))
-        steps = exact_after(topology)
-        exact = f"not in {2 * rounds(topology)}" if topology.period is None else "never"
-        table.add_row(topology.name, period, sent, gap, str(steps) if steps else exact)
-    return table
+    for text, known in listed.items():
+        if isinstance(known, str):
+            continue
+        period = "random" if known.period is None else str(known.period)
+        never = "" if known.period is None else "never"
+        shares = [None if value is None else value / n for value in (known.S, known.H)]
+        cells = [_short(value) for value in (known.gap, *shares)]
+        exact = str(known.exact_after) if known.exact_after else never
+        table.add_row(text, period, in_words(known.messages), *cells, exact)
+    undefined = {text: known for text, known in listed.items() if isinstance(known, str)}
+    lines = [f"not over {n} ranks:", *(f"  {text}: {why}" for text, why in undefined.items())]
+    return [table, "", *LEGEND, *(["", *lines] if undefined else [])]
+
+
+def _short(value: float | None) -> str:
+    """Three digits in at most seven characters; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.3f}" if 1e-3 <= value < 100 or not value else f"{value:.1e}"
+
+
+def two_models(name: str, n: int) -> list[str]:
+    """CECA in lines: its rounds, and what rank 0 hears in each.
+
+    Raises:
+        ConfigError: in one line, for a number of ranks that it is not defined over.
+    """
+    try:
+        found = ceca.rounds(n, ceca.NAMES[name])
+    except topologies.Undefined as e:
+        raise refused(f"{name} over {n} ranks: {e}") from None
+    lines = [
+        f"{name} over {n} ranks: {len(found)} rounds in turn, two models a rank, x and x_hat",
+        f"messages a step, busiest rank: 1; averages exactly: {len(found)} steps",
+        "a rule of its own, no mixing matrix: without gap, S and H",
+    ]
+    for k, one in enumerate(found):
+        sent = "x_hat" if one.hat else "x"
+        lines.append(
+            f"step {k}: rank 0 hears {sent} of rank {one.heard[0]}, which counts {one.x:.4g} in "
+            f"its x and {one.x_hat:.4g} in its x_hat"
+        )
+    return lines
 
 
 def shown(topology: Topology, steps: int | None, console: Console) -> list[Any]:
@@ -182,51 +242,34 @@ def shown(topology: Topology, steps: int | None, console: Console) -> list[Any]:
     if topology.n > WIDEST:
         return [*parts, f"more than {WIDEST} ranks do not fit here: --output FILE.pdf draws them"]
     for k in range(steps or topology.period or RANDOM_STEPS):
-        parts += ["", *step(console, topology, k)]
+        parts += ["", *terminal.step(console, topology, k)]
     return parts
 
 
 def facts(topology: Topology) -> list[str]:
     """What is worth knowing of a topology, in lines."""
-    n, period = topology.n, topology.period
+    n, period, known = topology.n, topology.period, overview(topology)
     kind = {None: "a fresh random graph each step", 1: "the same graph every step"}.get(
         period, f"{period} graphs in turn"
     )
-    W = topology.at(0)
-    lines = [
-        f"{topology.name} over {n} ranks: {kind}",
-        f"messages a step, busiest rank: {in_words(messages(looked_at(topology)))}; "
-        f"{'symmetric' if is_symmetric(W) else 'directed'}",
-        f"averages exactly: {exactness(topology)}",
-    ]
     if period == 1:
-        lines.insert(2, f"spectral gap 1 - rho = {spectral_gap(W):.6g}")
+        shrinks = f"spectral gap 1 - rho = {known.gap:.6g}"
     else:
         tau = rounds(topology)
         norm = contraction(window_of(topology, 0, tau))
-        lines.insert(2, f"norm of W({tau - 1})...W(0) - J = {norm:.6g}")
+        shrinks = f"norm of W({tau - 1})...W(0) - J = {norm:.6g}"
+    lines = [
+        f"{topology.name} over {n} ranks: {kind}",
+        f"messages a step, busiest rank: {in_words(known.messages)}; "
+        f"{'symmetric' if is_symmetric(topology.at(0)) else 'directed'}",
+        shrinks,
+        f"averages exactly: {exactness(topology, known)}",
+    ]
+    if known.S is not None and known.H is not None:
+        lines.append(f"S/n = {known.S / n:.3g}, H/n = {known.H / n:.3g}")
+    if not topology.at(0).row_stochastic:
+        lines.append("column stochastic only: for push-sum rules")
     return lines
-
-
-def rounds(topology: Topology) -> int:
-    """Steps of a period; of a random schedule ceil(log2 n), which is as many as can suffice."""
-    return topology.period or max(1, ceil_log2(topology.n))
-
-
-def looked_at(topology: Topology) -> list[Mixing]:
-    """The matrices of a period, or the first ones of a random schedule."""
-    return window_of(topology, 0, topology.period or RANDOM_STEPS)
-
-
-def messages(window: Sequence[Mixing]) -> float:
-    """Models that the busiest rank sends a step, mean over the window, as the engines count."""
-    return float(np.mean([W.messages for W in window], axis=0).max())
-
-
-def gap_in_words(topology: Topology) -> str:
-    """1 - rho of a static graph, with digits that say something."""
-    gap = spectral_gap(topology.at(0))
-    return f"{gap:.4f}" if gap >= 1e-3 else f"{gap:.1e}"
 
 
 def in_words(number: float) -> str:
@@ -234,79 +277,11 @@ def in_words(number: float) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-def exact_after(topology: Topology) -> int | None:
-    """After how many steps from step 0 the product is J, if it is within two periods."""
-    within = range(1, 2 * rounds(topology) + 1)
-    return next((steps for steps in within if averages_exactly(topology, 0, steps)), None)
-
-
-def exactness(topology: Topology) -> str:
-    """`exact_after` in words."""
-    if steps := exact_after(topology):
+def exactness(topology: Topology, known: Overview) -> str:
+    """After how many steps the product is J, in words."""
+    if steps := known.exact_after:
         return f"{steps} step{'s' * (steps > 1)}"
     return "never" if topology.period else f"not in {2 * rounds(topology)} steps"
-
-
-def is_exact(topology: Topology) -> bool:
-    """Whether one period averages exactly; of a random schedule every one of its first rounds."""
-    steps = rounds(topology)
-    starts = [0] if topology.period else range(0, ROUNDS * steps, steps)
-    return all(averages_exactly(topology, start, steps) for start in starts)
-
-
-def step(console: Console, topology: Topology, k: int) -> list[Any]:
-    """The graph of step k beside its matrix, or above it where the terminal is narrow."""
-    title = "every step" if topology.period == 1 else f"step {k}"
-    drawing, weights = circle(topology, k), matrix(topology, k)
-    both = Table.grid(padding=(0, 3))
-    if console.width >= 50 + 2 * topology.n:
-        both.add_row(drawing, weights)
-    else:
-        both.add_row(drawing)
-        both.add_row(weights)
-    heading = Text(f"{title}: who sends to whom, and W (rows receive)", "bold")
-    return [heading, both, receivers_line(topology, k)]
-
-
-def circle(topology: Topology, k: int) -> Text:
-    """Ranks on a circle, rank 0 at the top, then clockwise; a line is a message one way or both."""
-    import plotext
-
-    n = topology.n
-    angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
-    x, y = np.cos(angle), np.sin(angle)
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.plot_size(46, 23)
-    plotext.frame(False)
-    plotext.xticks([])
-    plotext.yticks([])
-    plotext.xlim(-1.2, 1.2)
-    plotext.ylim(-1.2, 1.2)
-    receivers, senders = topology.at(k).csr.nonzero()
-    for i, j in zip(receivers, senders, strict=True):
-        if i != j:
-            plotext.plot([x[j], x[i]], [y[j], y[i]], marker="braille")
-    for rank in range(n):
-        plotext.text(str(rank), 1.1 * x[rank], 1.1 * y[rank], alignment="center")
-    return Text.from_ansi(plotext.build())
-
-
-def matrix(topology: Topology, k: int) -> Text:
-    """W(k), a row a line, darker where the weight is larger."""
-    W = topology.at(k).dense()
-    levels = np.zeros(W.shape, dtype=int)
-    levels[W > 0] = np.clip(4 + np.ceil(np.log2(W[W > 0])), 1, 4).astype(int)
-    wide = 2 if topology.n <= 32 else 1
-    return Text("\n".join("".join(SHADES[v] * wide for v in row) for row in levels))
-
-
-def receivers_line(topology: Topology, k: int) -> Text:
-    """In words: to whom rank 0 sends, and with what weight it is used."""
-    column = topology.at(k).csr.tocsc()[:, [0]].tocoo()
-    sent = [f"{i} (weight {w:.4g})" for i, w in zip(column.row, column.data, strict=True) if i]
-    shades = ", ".join(f"{s} to 1/{2 ** (3 - i)}" for i, s in enumerate(SHADES[1:]))
-    return Text(f"rank 0 sends to {', '.join(sent) or 'nobody'}; weights: {shades}")
 
 
 def draw(topology: Topology, steps: int | None, output: Path) -> list[str]:

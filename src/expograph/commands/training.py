@@ -4,18 +4,22 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
+from expograph.analysis.remarks import remarks
 from expograph.cluster.launch import launched
 from expograph.commands.mendable import MENDABLE
 from expograph.config import Experiment
 from expograph.report.experiment import write_report
 from expograph.report.screen import show
-from expograph.runs import results, store
-from expograph.runs.destination import name_of_results
+from expograph.runs import environment, results, store
+from expograph.runs.destination import check_names, name_of_results
 from expograph.runs.job import Order, for_this_job, run_here
+from expograph.runs.resuming import Saving, check_source
 from expograph.runs.selection import Policy, plan
+from expograph.runs.spacing import asked
 
 
 def train(
@@ -24,7 +28,7 @@ def train(
     arguments: argparse.Namespace,
     speaks: bool,
 ) -> int:
-    """Do the runs, write results/<name>/ and print the tables; the exit status.
+    """Do the runs, write the folders of their tables and print these; the exit status.
 
     Args:
         overrides: the `key=value` words that made the experiments.
@@ -51,10 +55,12 @@ def _train(
 ) -> int:
     paths = [str(experiment.path) for experiment in experiments]
     names = [name_of_results(experiment, overrides) for experiment in experiments]
+    tables = arguments.tables or arguments.results
     runs = list({run.key: run for e in experiments for run in e.runs}.values())
     runs = for_this_job(runs, console)
+    environment.check()
     if speaks:
-        store.check_writable(arguments.results, [arguments.results / name for name in names])
+        store.check_writable(arguments.results, [tables / name for name in names])
     console.print(f"{len(runs)} runs of {', '.join(paths)}")
     order = Order(
         arguments.results,
@@ -62,7 +68,10 @@ def _train(
         arguments.jobs,
         Policy(arguments.force, arguments.keep_stale, tuple(names) if arguments.go_on else ()),
         arguments.tensorboard,
+        Saving(asked(arguments.checkpoint), arguments.resume_from),
     )
+    if order.saving.source and speaks:
+        check_source(order.saving.source, runs, order.root)
     if runs[0].engine == "embedded":
         outcome = run_here(runs, order, console)
     else:
@@ -75,7 +84,7 @@ def _train(
     for failed, cause in outcome.failed:
         print(f"failed: {failed.label}: {cause}", file=sys.stderr)
     pairs = zip(experiments, names, strict=True)
-    written = [_write(*pair, order, overrides, console) for pair in pairs]
+    written = [_write(*pair, order, tables, overrides, console) for pair in pairs]
     undone = len(runs) - outcome.count
     if undone:  # whatever the cause: 0 is for all done
         print(f"{undone} runs were not done; the same command goes on with them", file=sys.stderr)
@@ -83,17 +92,25 @@ def _train(
 
 
 def _write(
-    experiment: Experiment, name: str, order: Order, overrides: Sequence[str], console: Console
+    experiment: Experiment,
+    name: str,
+    order: Order,
+    tables: Path,
+    overrides: Sequence[str],
+    console: Console,
 ) -> bool:
-    """Write an experiment's folder and print its tables; whether that could be done."""
+    """Write an experiment's folder, tables/<name>/, and print its tables; whether that could be."""
+    check_names([experiment], overrides, tables)  # another config's sweep may have been quicker
     try:
         policy = order.policy._replace(force=False)  # what was forced is done
         committed = policy.committed  # else nothing but the runs folder counts
         accepted = plan(experiment.runs, order.root, policy).recorded if committed else []
         found = results.for_table(experiment.runs, order.root, name, accepted)
-        show(console, write_report(experiment, order.root, name, found, overrides))
+        show(console, write_report(experiment, order.root, name, found, overrides, tables))
+        for line in remarks(found.values()):
+            print(f"{tables / name}: {line}", file=sys.stderr)
     except OSError as e:
-        print(f"{order.root / name}: not written: {e.strerror or e}", file=sys.stderr)
+        print(f"{tables / name}: not written: {e.strerror or e}", file=sys.stderr)
         return False
     return True
 

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         with interruptible():
             return _tune(experiments, arguments)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on with the runs that are left", file=sys.stderr)
+        print("interrupted; the same command goes on where this one was", file=sys.stderr)
         return 130
 
 
@@ -49,7 +49,7 @@ def _checked(experiment: Experiment) -> Experiment:
 
 def _tune(experiments: list[Experiment], arguments: argparse.Namespace) -> int:
     from expograph.analysis import tuning
-    from expograph.analysis.table_result import load as load_tables
+    from expograph.analysis.table_result import required
     from expograph.commands.training import train as do
     from expograph.report import figures
     from expograph.report.tuning_figure import tuning_curves
@@ -62,19 +62,20 @@ def _tune(experiments: list[Experiment], arguments: argparse.Namespace) -> int:
         larger, grew = [], 0
         for one in experiments:
             summary = results.summary(one.runs, arguments.results, name=one.name)
-            more = tuning.grown(one.runs, summary, one.table)
-            runs = sorted([*one.runs, *more], key=lambda run: run.lr)
-            larger.append(one.model_copy(update={"runs": runs}))
+            more = tuning.grown(one.runs, summary, one.required_table)
+            larger.append(one.model_copy(update={"runs": [*one.runs, *more]}))
             grew += len(more)
         if not grew:
             break
         print(f"{grew} runs more: the best step size of a row lies on the edge of its grid")
         experiments = larger
     for one in experiments:
-        tables = load_tables(arguments.results / one.name)
+        tables = required(arguments.results / one.name)
         figures.save(
-            tuning_curves(tables[one.table.metrics[0]]), arguments.results / one.name / "figure"
+            tuning_curves(tables[one.required_table.metrics[0]]),
+            arguments.results / one.name / "figure",
         )
+        assert one.tunes is not None  # as `_checked` has seen
         write_rows(one.path.with_name(FILE), one.tunes, tables[tuning.ID].means())
         print(f"{one.path.with_name(FILE)}: {one.tunes}")
     if grew:

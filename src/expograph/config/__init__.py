@@ -29,6 +29,7 @@ from expograph.config.problem_settings import (
     Detection,
     LeastSquares,
     Logistic,
+    Own,
     Problem,
 )
 from expograph.config.schema import Experiment, Run, Table
@@ -42,6 +43,7 @@ __all__ = [
     "Experiment",
     "LeastSquares",
     "Logistic",
+    "Own",
     "Problem",
     "Run",
     "Table",

@@ -6,7 +6,7 @@ are not held out.
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from expograph.config.errors import ConfigError, quoted
 from expograph.config.facts import DATASETS
@@ -34,15 +34,16 @@ def in_steps(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     problem = values.get("problem")
     problem = problem if isinstance(problem, dict) else {}
     dataset = problem.get("dataset")
-    if not isinstance(dataset, str) or dataset not in DATASETS:
-        _refuse(path, next(iter(given)), f"epochs are of {', '.join(DATASETS)} only")
+    sizes = {name: facts.size for name, facts in DATASETS.items() if facts.size is not None}
+    if dataset not in list(sizes):  # which may be no text, and not even hashable
+        _refuse(path, next(iter(given)), f"epochs are of {', '.join(sizes)} only; give steps")
     for key, value in given.items():
         if EPOCHS[key] in rest:
             _refuse(path, key, f"give it or {EPOCHS[key]}, not both")
         _check(path, key, value)
     batch = [problem.get("batch_size", 32), problem.get("accumulation", 1)]
     workers = [values.get("nodes"), values.get("local_size", 1)]
-    held_out, size = problem.get("held_out", 0), DATASETS[dataset].size
+    held_out, size = problem.get("held_out", 0), sizes[dataset]
     counts = all(type(v) is int and 0 < v <= MOST_RANKS for v in (*workers, *batch))
     if not counts or type(held_out) is not int or not 0 <= held_out < size:
         # the check of the run says which of them is wrong; it needs some steps to get that far
@@ -90,5 +91,5 @@ def _evaluation(path: Path, every: float, epoch: float, rest: dict[str, Any]) ->
     return {"evaluate_every": record * max(1, round(every * epoch / record))}
 
 
-def _refuse(path: Path, key: str, message: str) -> None:
+def _refuse(path: Path, key: str, message: str) -> NoReturn:
     raise ConfigError(f"{path}: run.{key}: {message}")

@@ -41,6 +41,10 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
         raise ConfigError(f"{path}: tables or brackets nested too deeply") from None
     if file.table:
         check_table(path, file.table, list(runs.values()))
+    for key, wanted in file.short.items():
+        there = {quoted(run.value(key)) for run in runs.values()}
+        if not overrides and (lost := [v for v in wanted if quoted(v) not in there]):
+            raise ConfigError(f"{path}: short.{key}: no run has {quoted(lost[0])}")
     return Experiment(
         name=file.name,
         path=path,
@@ -50,6 +54,7 @@ def load(path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
         scale=file.scale,
         scale_of=file.scale_of,
         command=file.command or f"expograph sweep {path}",
+        short=file.short,
     )
 
 
@@ -93,6 +98,6 @@ def _kind(path: Path) -> str:
         raise ConfigError(f"{path}: kind: {e}") from None
 
 
-def _place(experiment: Experiment) -> tuple:
+def _place(experiment: Experiment) -> tuple[bool, str, bool, str]:
     group = experiment.group
     return not group.startswith("table"), group, experiment.scale == "paper", experiment.name

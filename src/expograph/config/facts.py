@@ -21,15 +21,21 @@ class AlgorithmFacts:
             that is parallel SGD with the same momentum.
         momentum: whether it uses beta.
         exact: whether it is defined for exact averaging only.
-        parameters: name -> default of what its spelling may set: `name(parameter=value)`.
+        stochastic: which sums of its matrices must be one.
+        needs: what else they must be: "static", "symmetric", "flat".
+        parameters: name -> default of what its spelling may set: `name(parameter=value)`; what
+            they mean and may be: `rule_parameters`.
     """
 
     over_exact: str
     momentum: bool = True
     exact: bool = False
+    stochastic: Literal["doubly", "row", "column"] = "doubly"
+    needs: tuple[Literal["static", "symmetric", "flat"], ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+_ADAM = {"beta2": 0.999, "eps": 1e-8}
 ALGORITHMS: dict[str, AlgorithmFacts] = {
     "psgd": AlgorithmFacts("psgd", exact=True),
     "dsgd_atc": AlgorithmFacts("psgd", momentum=False),
@@ -39,6 +45,31 @@ ALGORITHMS: dict[str, AlgorithmFacts] = {
     "dmsgd": AlgorithmFacts("psgd"),
     "dmsgd_delayed": AlgorithmFacts("dmsgd_delayed"),
     "qg_dmsgd": AlgorithmFacts("qg_dmsgd"),
+    "decentlam": AlgorithmFacts("psgd", needs=("static", "symmetric")),
+    "gradient_tracking": AlgorithmFacts("psgd", momentum=False),
+    "exact_diffusion": AlgorithmFacts("exact_diffusion", needs=("symmetric",)),
+    "momentum_tracking": AlgorithmFacts("momentum_tracking"),
+    "sgp": AlgorithmFacts("psgd", stochastic="column"),
+    "gossip_pga": AlgorithmFacts("psgd", parameters={"every": 6}),
+    "local_sgd": AlgorithmFacts(
+        "local_sgd", parameters={"every": 8, "outer_lr": 1.0, "outer_beta": 0.0}
+    ),
+    "slowmo": AlgorithmFacts("slowmo", parameters={"every": 12, "slow_lr": 1.0, "slow_beta": 0.5}),
+    "accum_adam": AlgorithmFacts("accum_adam", parameters={"cycle": 4, **_ADAM}),
+    "diloco": AlgorithmFacts(
+        "diloco", parameters={"every": 100, "outer_lr": 0.7, "outer_beta": 0.9, **_ADAM}
+    ),
+    "noloco": AlgorithmFacts(
+        "noloco",
+        parameters={"every": 100, "outer_lr": 0.7, "outer_beta": 0.5, "pull": 1.0, **_ADAM},
+    ),
+    "choco_int": AlgorithmFacts(
+        "choco_int", needs=("static", "flat"), parameters={"bits": 8, "consensus_lr": 1.0}
+    ),
+    "choco_topk": AlgorithmFacts(
+        "choco_topk", needs=("static", "flat"), parameters={"fraction": 0.1, "consensus_lr": 0.2}
+    ),
+    "sparta": AlgorithmFacts("sparta", parameters={"fraction": 0.005}),
 }
 
 
@@ -84,6 +115,10 @@ _ERRORS = {
     "error_averaged": "|x_bar - x*|^2",
     "suboptimality": "f(x_bar) - f(x*)",
 }
+_MEASURED = {  # of each score of a problem of a user's own: suffix of the metric -> heading's end
+    "_averaged": " of the averaged model",
+    "_worker_mean": ", mean over the local models",
+}
 PROBLEMS: dict[str, ProblemFacts] = {
     "logistic": ProblemFacts(_ERRORS, minimiser=True),
     "least_squares": ProblemFacts(_ERRORS, minimiser=True),
@@ -104,6 +139,7 @@ PROBLEMS: dict[str, ProblemFacts] = {
             "map_50_worker_worst": "mAP (%) at IoU 0.5 of the worst local model",
         }
     ),
+    "own": ProblemFacts({f"loss{suffix}": f"loss{end}" for suffix, end in _MEASURED.items()}),
 }
 RECORDED = {  # what the training loop records of every run -> how a table heads it
     "train_loss": "training loss of the last step, mean over the workers",
@@ -124,11 +160,22 @@ METRICS = {  # what a table may show -> how it is headed
 
 
 def gives(kind: str, metric: str) -> bool:
-    """Whether runs of this kind of problem have this metric of `METRICS`."""
+    """Whether runs of this kind of problem have this metric, as far as can be known."""
     return (
         metric.removeprefix(FINAL) in RECORDED
         or metric.removesuffix(OVER_PSGD) in PROBLEMS[kind].metrics
+        or (kind == "own" and metric.endswith(tuple(_MEASURED)))
     )
+
+
+def heading(metric: str) -> str:
+    """How a table heads a metric: one of `METRICS`, or a score of a problem of a user's own."""
+    if metric in METRICS:
+        return METRICS[metric]
+    for suffix, end in _MEASURED.items():
+        if metric.endswith(suffix):
+            return metric.removesuffix(suffix) + end
+    return metric
 
 
 @dataclass(frozen=True)
@@ -136,12 +183,12 @@ class DatasetFacts:
     """A data set of `expograph.data`.
 
     Attributes:
-        size: training images, by which epochs are counted.
+        size: training images, by which epochs are counted; None if that is not known yet.
         kind: "images", each with a label, or "scenes", each with boxes around its objects.
         any_size: whether they are photographs, each of a size of its own.
     """
 
-    size: int
+    size: int | None
     kind: Literal["images", "scenes"] = "images"
     any_size: bool = False
 
@@ -209,15 +256,18 @@ class EngineFacts:
     """An engine of `expograph.engines`.
 
     Attributes:
+        ranks: what its ranks are: "one" process, or those of an "mpi" or "torch" job.
         exact: whether it can average exactly only.
     """
 
+    ranks: Literal["one", "mpi", "torch"] = "mpi"
     exact: bool = False
 
 
 ENGINES: dict[str, EngineFacts] = {
-    "embedded": EngineFacts(),
+    "embedded": EngineFacts(ranks="one"),
     "bluefog": EngineFacts(),
     "mpi": EngineFacts(),
+    "torch": EngineFacts(ranks="torch"),
     "horovod": EngineFacts(exact=True),
 }

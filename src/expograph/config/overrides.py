@@ -37,7 +37,7 @@ def override(
         if not values:
             raise ConfigError(f"override {key}: an empty list sweeps nothing")
         for i, block in enumerate(blocks):
-            # parallel SGD, the reference of a table, has the one topology it can have
+            # the reference of a table keeps the topology that makes it one
             spared = key == "topology" and value != "fully_connected"
             if not (spared and _averages_exactly(block, base)):
                 blocks[i] = _replaced(block, key, values, swept)
@@ -76,15 +76,22 @@ def _set_inside(axis: Axis, key: str, values: list[Any]) -> Axis:
 
 
 def _averages_exactly(block: Block, base: dict[str, Any]) -> bool:
-    """Whether all of the block's algorithms are defined for exact averaging only."""
-    algorithms = [base.get("algorithm")]
-    for axis in block:
-        if "algorithm" in axis.keys:
-            algorithms = [value[axis.keys.index("algorithm")] for value in axis.values]
+    """Whether all of the block's runs average exactly: by their topology, or their algorithm."""
+    if set(map(str, _values(block, base, "topology"))) == {"fully_connected"}:
+        return True
+    algorithms = _values(block, base, "algorithm")
     try:
         return all(isinstance(name, str) and algorithm(name).exact for name in algorithms)
     except ValueError:  # unknown: the check of the run says so
         return False
+
+
+def _values(block: Block, base: dict[str, Any], key: str) -> list[Any]:
+    """What a key is in the block's runs."""
+    for axis in block:
+        if key in axis.keys:
+            return [value[axis.keys.index(key)] for value in axis.values]
+    return [base.get(key)]
 
 
 def parse_word(word: str) -> tuple[str, Any]:

@@ -1,10 +1,11 @@
 """The settings of each kind of problem, `[run.problem]`, as frozen types that check themselves."""
 
-from typing import Annotated, Literal, Union, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from expograph.config.facts import DATASETS, DETECTORS, MODELS, PARTITIONS
+from expograph import own
+from expograph.config.facts import DATASETS, DETECTORS, MODELS, PARTITIONS, DatasetFacts
 from expograph.names import known
 
 
@@ -42,7 +43,11 @@ class Logistic(_Synthetic):
 
 
 class LeastSquares(_Synthetic):
-    """Linear least squares on synthetic data, full local gradients plus Gaussian noise."""
+    """Linear least squares on synthetic data, full local gradients plus Gaussian noise.
+
+    Attributes:
+        label_noise: std of what is added to each label.
+    """
 
     kind: Literal["least_squares"]
     samples: int = Field(50, ge=1, le=1_000_000, description="per worker")
@@ -56,7 +61,14 @@ class LeastSquares(_Synthetic):
 
 
 class _Sharded(Strict):
-    """What the problems on real images share: the data divided over the workers."""
+    """What the problems on real images share: the data divided over the workers.
+
+    Attributes:
+        dataset: the images, found on disk or fetched.
+        model: the network, all workers starting from the same.
+        partition: how the training images are divided: at random, by label, or with class
+            proportions from a Dirichlet distribution.
+    """
 
     dataset: str
     model: str
@@ -78,7 +90,11 @@ class _Sharded(Strict):
 
 
 class Classification(_Sharded):
-    """Images, divided over the workers; cross-entropy; mini-batches without replacement."""
+    """Images, divided over the workers; cross-entropy; mini-batches without replacement.
+
+    Attributes:
+        augment: what is done to each training image at random.
+    """
 
     kind: Literal["classification"]
     accumulation: int = Field(1, ge=1, le=1_000_000, description="gradients averaged a step")
@@ -93,6 +109,9 @@ class Classification(_Sharded):
     @field_validator("dataset")
     @classmethod
     def _dataset(cls, value: str) -> str:
+        if own.is_own(value):  # what it holds is known once it is imported
+            DATASETS.setdefault(value := own.canonical(value), DatasetFacts(None))
+            return value
         labelled = [name for name, facts in DATASETS.items() if facts.kind == "images"]
         return known("dataset", value, labelled)
 
@@ -109,7 +128,8 @@ class Classification(_Sharded):
         fitting = "resized_crop_flip" if any_size else "crop_flip"
         if self.augment not in ("none", fitting):
             raise ValueError(f"augment for {self.dataset} is 'none' or {fitting!r}")
-        if self.held_out >= (size := DATASETS[self.dataset].size):
+        size = DATASETS[self.dataset].size
+        if size is not None and self.held_out >= size:
             raise ValueError(f"held_out must be below the {size} training images of {self.dataset}")
         if self.image_size and not any_size:
             raise ValueError(f"image_size: the images of {self.dataset} have a size of their own")
@@ -152,11 +172,22 @@ class Detection(_Sharded):
         return self
 
 
-Problem = Annotated[
-    Union[Logistic, LeastSquares, Classification, Detection],  # noqa: UP007
-    Field(discriminator="kind"),
-]
-KINDS: dict[str, type[Strict]] = {
-    get_args(model.model_fields["kind"].annotation)[0]: model
-    for model in get_args(get_args(Problem)[0])
+class Own(Strict):
+    """A problem of the user's own: a function that returns `expograph.Supervised`."""
+
+    kind: Literal["own"]
+    of: str = Field(description="module:function, or module:function(parameter=value)")
+
+    @field_validator("of")
+    @classmethod
+    def _of(cls, value: str) -> str:
+        if not own.is_own(value):
+            raise ValueError("expected 'module:function'")
+        return own.canonical(value)
+
+
+Settings = Logistic | LeastSquares | Classification | Detection | Own
+Problem = Annotated[Settings, Field(discriminator="kind")]
+KINDS: dict[str, type[Settings]] = {
+    get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(Settings)
 }

@@ -37,7 +37,7 @@ class StepSizes:
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        return read_rows(self._path.with_name(FILE), self._name)
+        return [] if self._name is None else read_rows(self._path.with_name(FILE), self._name)
 
     def into(self, values: dict[str, Any]) -> dict[str, Any]:
         """The values of a run, unchecked, with the tuned `lr`; as they are if they have one.
@@ -80,7 +80,7 @@ def write_rows(path: Path, name: str, chosen: list[dict[str, Any]]) -> None:
         chosen: a flat dict a row and number of nodes: the keys, `nodes` and `lr`.
     """
     entries = read_toml(path, "step_sizes") if path.exists() else {}
-    rows: dict[tuple, dict[str, Any]] = {}
+    rows: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
     for one in chosen:
         keys = {k: v for k, v in one.items() if k in _ROW and v is not None}
         row = rows.setdefault(tuple(keys.items()), {**keys, "lr": {}})
@@ -108,10 +108,10 @@ def interpolated(chosen: Chosen, nodes: int) -> float:
     """lr at a number of nodes, to three digits where it was not tuned."""
     if nodes in chosen:
         return chosen[nodes]
-    below = max((n for n in chosen if n < nodes), default=None)
-    above = min((n for n in chosen if n > nodes), default=None)
-    if below is None or above is None:
-        return chosen[above if below is None else below]
+    fewer, more = [n for n in chosen if n < nodes], [n for n in chosen if n > nodes]
+    if not fewer or not more:
+        return chosen[max(fewer) if fewer else min(more)]
+    below, above = max(fewer), min(more)
     share = math.log(nodes / below) / math.log(above / below)
     lr = chosen[below] ** (1 - share) * chosen[above] ** share
     return float(f"{lr:.3g}")
@@ -138,7 +138,8 @@ def _row(rows: list[dict[str, Any]], values: dict[str, Any]) -> Chosen | None:
     for asked in (wanted, plain):
         for row in rows:
             if row["lr"] and all(row.get(key) == asked.get(key) for key in _keys(rows)):
-                return row["lr"]
+                lr: Mapping[int, float] = row["lr"]
+                return lr
     return None
 
 

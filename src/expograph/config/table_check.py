@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from expograph.config.errors import ConfigError
 from expograph.config.facts import (
@@ -33,7 +34,8 @@ def check_table(path: Path, table: Table, runs: Sequence[Run]) -> None:
     for key in (*table.rows, table.column):
         _known(path, "table.rows and column", "key", key, sorted(keys - {"problem"}))
     for metric in table.metrics:
-        _known(path, "table.metrics", "metric", metric, METRICS)
+        if kinds != ["own"]:
+            _known(path, "table.metrics", "metric", metric, METRICS)
         if not all(gives(kind, metric) for kind in kinds):
             _refuse(path, "table.metrics", f"not every run's problem gives {metric!r}")
     if table.published:
@@ -41,6 +43,8 @@ def check_table(path: Path, table: Table, runs: Sequence[Run]) -> None:
         _known(path, "table.published", "table", table.published, tables)
     for key in table.compare:
         _known(path, "table.compare", "key", key, table.rows)
+    if table.within is not None and (table.column != "steps" or not table.compare):
+        _refuse(path, "table.within", "needs column = 'steps' and compare")
     if table.kind != "pivot":
         _check_transients(path, table, runs)
 
@@ -54,7 +58,7 @@ def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
     if all(algorithm(run.algorithm).exact for run in runs):
         _refuse(path, "table.kind", "transients need runs beside parallel SGD")
     within = [key for key in table.rows if key not in ("topology", "algorithm")]
-    references: dict[tuple, list[Run]] = {}  # where -> an algorithm over exact averaging
+    references: dict[tuple[str, ...], list[Run]] = {}  # where -> an algorithm over exact averaging
     for run in runs:
         if is_reference(run.algorithm, run.topology):
             references.setdefault((run.algorithm, *_place(run, within)), []).append(run)
@@ -63,7 +67,7 @@ def _check_transients(path: Path, table: Table, runs: Sequence[Run]) -> None:
             _check_pair(path, run, other)
 
 
-def _place(run: Run, within: Sequence[str]) -> tuple:
+def _place(run: Run, within: Sequence[str]) -> tuple[str, ...]:
     """Where two runs that are compared agree: the table's rows apart, nodes and seed."""
     return tuple(str(run.value(key)) for key in (*within, "nodes", "seed"))
 
@@ -92,5 +96,5 @@ def _known(path: Path, where: str, kind: str, name: str, allowed: Iterable[str])
         _refuse(path, where, str(e))
 
 
-def _refuse(path: Path, where: str, message: str) -> None:
+def _refuse(path: Path, where: str, message: str) -> NoReturn:
     raise ConfigError(f"{path}: {where}: {message}")

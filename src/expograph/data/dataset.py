@@ -87,8 +87,8 @@ def held_out(dataset: Dataset | Folder, count: int, rng: np.random.Generator) ->
     order = rng.permutation(size)
     test, train = np.sort(order[:count]), np.sort(order[count:])
     if isinstance(dataset, Folder):
-        chosen = ([dataset.train[i] for i in part] for part in (train, test))
-        return replace(dataset, **dict(zip(("train", "test"), chosen, strict=True)))
+        kept, tested = ([dataset.train[i] for i in part] for part in (train, test))
+        return replace(dataset, train=kept, test=tested)
     return replace(
         dataset,
         train_images=dataset.train_images[train],

@@ -9,14 +9,17 @@ import io
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import torch
 from PIL import Image
 
+from expograph.data import cifar10 as reader
 from expograph.data.scenes import VOC_CLASSES
 
+CHECKSUMS = "generated.json"
 IMAGENET_CLASSES = 1000
 # The 80 categories of COCO's detection task have ids in 1..90; these are not used.
 COCO_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
@@ -31,7 +34,7 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> bytes:
 
 
 def cifar10(root: Path) -> None:
-    """Pickled batches of 100 images under root/cifar10/, and their checksums in generated.json."""
+    """Pickled batches of 100 images under root/cifar10/, and their checksums for `believe`."""
     folder = root / "cifar10"
     batches = folder / "cifar-10-batches-py"
     batches.mkdir(parents=True)
@@ -51,7 +54,13 @@ def cifar10(root: Path) -> None:
     name, md5 = write("batches.meta", {"label_names": [str(label) for label in range(10)]})
     meta = {"filename": name, "key": "label_names", "md5": md5}
     facts = {"train_list": train, "test_list": test, "meta": meta}
-    (folder / "generated.json").write_text(json.dumps(facts))
+    (root / CHECKSUMS).write_text(json.dumps(facts))
+
+
+def believe(root: Path) -> None:
+    """Let this process read the batches that `cifar10` has written under root, if it has."""
+    if (root / CHECKSUMS).exists():
+        reader.believe(json.loads((root / CHECKSUMS).read_text()))
 
 
 def imagenet(root: Path) -> None:
@@ -115,7 +124,8 @@ def coco(root: Path, images: int = 6) -> None:
     categories = [k for k in range(1, 91) if k not in COCO_GAPS]
     for part in ("train2017", "val2017"):
         (folder / part).mkdir()
-        photos, annotations = [], []
+        photos: list[dict[str, Any]] = []
+        annotations: list[dict[str, Any]] = []
         for i in range(images):
             name = f"{i:012d}.jpg"
             (folder / part / name).write_bytes(photograph(rng, 640, 480))

@@ -28,10 +28,7 @@ class ArrayImages:
 
     Attributes:
         shape: (H, W, C).
-        reads_ahead: whether `expect` is of use.
     """
-
-    reads_ahead = False
 
     def __init__(self, dataset: Dataset, device: torch.device, augment: str = "none") -> None:
         self.shape = dataset.train_images.shape[1:]
@@ -90,10 +87,7 @@ class FolderImages:
 
     Attributes:
         shape: (size, size, 3).
-        reads_ahead: whether `expect` is of use.
     """
-
-    reads_ahead = True
 
     def __init__(
         self, folder: Folder, device: torch.device, size: int, augment: str = "none"
@@ -138,16 +132,16 @@ class FolderImages:
         return futures
 
     def _train_image(self, path: str, u: np.ndarray) -> np.ndarray:
-        with Image.open(path) as image:
-            image = image.convert("RGB")
+        with Image.open(path) as opened:
+            image = opened.convert("RGB")
             box = resized_crop(*image.size, u[:40])
             image = image.resize((self._size, self._size), Image.Resampling.BILINEAR, box)
         pixels = np.asarray(image)
         return pixels[:, ::-1] if u[40] < 0.5 else pixels
 
     def _test_image(self, path: str) -> np.ndarray:
-        with Image.open(path) as image:
-            image = image.convert("RGB")
+        with Image.open(path) as opened:
+            image = opened.convert("RGB")
             side = min(image.size) / BORDER
             left, top = (image.size[0] - side) / 2, (image.size[1] - side) / 2
             box = (left, top, left + side, top + side)

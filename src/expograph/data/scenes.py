@@ -7,9 +7,10 @@ at once, each from its own address, so they are the same everywhere.
 import contextlib
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -75,6 +76,20 @@ def target(boxes: Sequence, labels: Sequence[int], iscrowd: Sequence[int]) -> Ta
     }
 
 
+def _inside(box: Sequence[float], width: float, height: float) -> Sequence[float]:
+    """A box (left, top, right, bottom) as it is, if it lies in its image, rounding aside.
+
+    Raises:
+        ValueError: if it does not, or is no box at all.
+    """
+    left, top, right, bottom = box
+    inside = -1 <= left <= right <= width + 1 and -1 <= top <= bottom <= height + 1
+    if not inside:  # nor is nan
+        given = ", ".join(f"{number:g}" for number in box)
+        raise ValueError(f"box ({given}) is not inside the image of {width:g} x {height:g} pixels")
+    return box
+
+
 def trainable(every: Target) -> Target:
     """Without crowds, difficult objects and boxes that have no area."""
     boxes = every["boxes"]
@@ -133,7 +148,8 @@ def compose(
         The canvas (64, 64) uint8 and its target.
     """
     canvas = rng.integers(25, size=(CANVAS, CANVAS)).astype(np.uint8)
-    boxes, found = [], []
+    boxes: list[tuple[int, int, int, int]] = []
+    found: list[int] = []
     for _ in range(int(rng.integers(1, 4))):
         i, side = int(rng.integers(len(items))), int(rng.integers(20, 35))
         item = np.asarray(Image.fromarray(items[i]).resize((side, side), Image.Resampling.BILINEAR))
@@ -187,6 +203,13 @@ def voc(root: Path) -> Scenes:
     return _photographs("voc", 21, train, test, f"files in {folder}", expected)
 
 
+def _text(element: ElementTree.Element, path: str) -> str:
+    text = element.findtext(path)
+    if text is None:
+        raise ValueError(f"no {path}")
+    return text
+
+
 def _voc(path: str) -> Target:
     """The target of one XML annotation, whose pixels count from 1.
 
@@ -195,13 +218,14 @@ def _voc(path: str) -> Target:
     """
     boxes, labels, difficult = [], [], []
     try:
-        for item in ElementTree.parse(path).getroot().iter("object"):
-            box = item.find("bndbox")
+        root = ElementTree.parse(path).getroot()
+        width, height = (float(_text(root, f"size/{k}")) for k in ("width", "height"))
+        for item in root.iter("object"):
             left, top, right, bottom = (
-                float(box.find(k).text) for k in ("xmin", "ymin", "xmax", "ymax")
+                float(_text(item, f"bndbox/{k}")) for k in ("xmin", "ymin", "xmax", "ymax")
             )
-            boxes.append((left - 1, top - 1, right, bottom))
-            labels.append(1 + VOC_CLASSES.index(item.find("name").text.strip()))
+            boxes.append(_inside((left - 1, top - 1, right, bottom), width, height))
+            labels.append(1 + VOC_CLASSES.index(_text(item, "name").strip()))
             difficult.append(int(item.findtext("difficult") or 0))
     except DAMAGE as error:
         raise ValueError(f"{path}: {_line(error)}") from None
@@ -246,11 +270,27 @@ def _coco(dataset, categories: list[int]) -> list[tuple[str, Target]]:
     pairs = []
     for key in dataset.ids:
         found = dataset.coco.loadAnns(dataset.coco.getAnnIds(key))
-        boxes = [(x, y, x + w, y + h) for x, y, w, h in (a["bbox"] for a in found)]
+        image = dataset.coco.loadImgs(key)[0]
+        boxes = [_coco_box(a, image) for a in found]
         labels = [number[a["category_id"]] for a in found]
-        path = Path(dataset.root) / dataset.coco.loadImgs(key)[0]["file_name"]
+        path = Path(dataset.root) / image["file_name"]
         pairs.append((str(path), target(boxes, labels, [a["iscrowd"] for a in found])))
     return pairs
+
+
+def _coco_box(annotation: Mapping[str, Any], image: Mapping[str, Any]) -> Sequence[float]:
+    """Its corners.
+
+    Raises:
+        ValueError: naming the annotation, if it is no box in its image.
+    """
+    x, y, w, h = annotation["bbox"]
+    try:
+        return _inside((x, y, x + w, y + h), image["width"], image["height"])
+    except ValueError as error:
+        raise ValueError(
+            f"annotation {annotation['id']} of {image['file_name']}: {error}"
+        ) from None
 
 
 def _photographs(

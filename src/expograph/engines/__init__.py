@@ -3,9 +3,11 @@
 embedded   all n workers in this process, vectorised; the default
 bluefog    one worker a rank, BlueFog's neighbor_allreduce
 mpi        one worker a rank, plain messages by mpi4py, where BlueFog can't be built
+torch      one worker a rank, plain messages by torch.distributed: gloo or NCCL, no MPI at all
 horovod    one worker a rank, Horovod's allreduce; parallel SGD only
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from expograph.names import known, resolve
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 ENGINES = {  # name -> "module:class", imported when it is asked for: each has libraries of its own
     "embedded": "expograph.engines.embedded:Embedded",
     "bluefog": "expograph.engines.bluefog:BlueFog",
-    "mpi": "expograph.engines.mpi:Messages",
+    "mpi": "expograph.engines.messages:Messages",
+    "torch": "expograph.engines.messages:Messages",
     "horovod": "expograph.engines.horovod:Horovod",
 }
 
@@ -38,16 +41,23 @@ class Engine(Protocol):
         transport: how rows travel, in words, for the run's record.
     """
 
-    topology: "Topology"
-    n: int
-    ranks: range
-    root: bool
-    sent: "Tensor"
-    agree_every: int
-    transport: str
+    @property
+    def topology(self) -> "Topology": ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def ranks(self) -> range: ...
+    @property
+    def root(self) -> bool: ...
+    @property
+    def sent(self) -> "Tensor": ...
+    @property
+    def agree_every(self) -> int: ...
+    @property
+    def transport(self) -> str: ...
 
     def mixer(self, k: int) -> "Mix":
-        """The `mix` of step k: arrays (R, ...) -> their rows of W(k) x; it never writes into x."""
+        """The `mix` of message k: its rows of W(k) x, of J x, or of W(k) of decoded bytes."""
 
     def mean(self, x: "Tensor") -> "Tensor":
         """(R, d) -> (d,), the average over all n workers. For metrics, never counted as sent."""
@@ -70,5 +80,5 @@ def build(name: str, schedule: "Topology", group: "Group | None" = None) -> Engi
         JobError: if the engine's library cannot be loaded, or the group has not n ranks.
         ScheduleError: if the ranks do not agree on who sends to whom.
     """
-    engine = resolve(ENGINES[known("engine", name, ENGINES)])
+    engine: Callable[..., Engine] = resolve(ENGINES[known("engine", name, ENGINES)])
     return engine(schedule, group)

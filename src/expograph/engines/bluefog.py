@@ -5,6 +5,9 @@ to finish: they hang within a few calls. So every call here is non-blocking, pol
 synchronised, which returns at once.
 """
 
+from collections import Counter
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,8 @@ from expograph.cluster.launch import JobError
 from expograph.cluster.mpi_group import MpiGroup
 from expograph.engines.ranked import Part, Ranked, Wait
 from expograph.graphs.topology import Topology
+
+IN_FLIGHT = 1024  # calls at most, and names that BlueFog gets to know
 
 
 class BlueFog(Ranked):
@@ -28,9 +33,9 @@ class BlueFog(Ranked):
 
     def __init__(self, schedule: Topology, group: MpiGroup) -> None:
         self.bf = _bluefog(group)
-        place = self.bf.local_size(), self.bf.local_rank()
+        place = [self.bf.local_size(), self.bf.local_rank()]
         size, places = schedule.local_size, group.exchange(place, "BlueFog's machines")
-        machines = places == [(size, rank % size) for rank in range(group.size)]
+        machines = places == [[size, rank % size] for rank in range(group.size)]
         self._on_hosts = size == 1 or machines  # every server is a host
         # NCCL refuses two ranks on one GPU
         fits = self._on_hosts and group.local_size <= torch.cuda.device_count()
@@ -39,7 +44,7 @@ class BlueFog(Ranked):
 
     def _average(self, part: Part, wire: Tensor, what: str) -> Wait:
         if part.exact and self.n > 2:  # two ranks exchange their rows and are done
-            handle = self.bf.allreduce_nonblocking(wire, average=True, name="mean")
+            handle = self.bf.allreduce_nonblocking(wire, average=True, name=self._name("mean"))
         else:
             handle = self.bf.neighbor_allreduce_nonblocking(
                 wire,
@@ -47,15 +52,26 @@ class BlueFog(Ranked):
                 src_weights=part.sources,
                 dst_weights=part.destinations,
                 enable_topo_check=False,
-                name="mix",
+                name=self._name("mix"),
             )
         return self._awaited(handle, what)
+
+    def _exchange(self, part: Part, wire: Tensor, what: str) -> Wait:
+        handle = self.bf.neighbor_allgather_nonblocking(
+            wire.cpu(),
+            src_ranks=list(part.sources),
+            dst_ranks=part.destinations,
+            enable_topo_check=False,
+            name="exchange",
+        )
+        gathered = self._awaited(handle, what)
+        return lambda: gathered().view(len(part.sources), len(wire))
 
     def _server_mean(self, wire: Tensor, what: str) -> Wait:
         if not self._on_hosts:
             return super()._server_mean(wire, what)
         handle = self.bf.allreduce_nonblocking(
-            wire, average=True, is_hierarchical_local=True, name="server"
+            wire, average=True, is_hierarchical_local=True, name=self._name("server")
         )
         return self._awaited(handle, what)
 
@@ -67,19 +83,25 @@ class BlueFog(Ranked):
             wire if self.leads else wire.zero_(),
             average=False,
             is_hierarchical_local=True,
-            name="leader",
+            name=self._name("leader"),
         )
         return self._awaited(handle, what)
+
+    def _name(self, kind: str) -> str:
+        """A name that no other call on its way has, the same on all ranks that make it."""
+        _calls[kind] = (_calls[kind] + 1) % IN_FLIGHT
+        return f"{kind}.{_calls[kind]}"
 
     def _awaited(self, handle: int, what: str) -> Wait:
         def finished() -> Tensor:
             self.group.wait(lambda: self.bf.poll(handle), what)
-            return self.bf.synchronize(handle)
+            averaged: Tensor = self.bf.synchronize(handle)
+            return averaged
 
         return finished
 
 
-def _bluefog(group: MpiGroup):
+def _bluefog(group: MpiGroup) -> Any:
     """BlueFog's torch module, initialised once a process."""
     try:
         import bluefog.torch as bf
@@ -98,3 +120,4 @@ def _bluefog(group: MpiGroup):
 
 
 _started: list[bool] = []
+_calls: Counter[str] = Counter()  # of all engines of this process

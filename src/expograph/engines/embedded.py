@@ -3,14 +3,15 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from expograph.algorithms import Mix, Mixed
+from expograph.algorithms.base import Decode, Mix, Wait
 from expograph.graphs.mixing import Mixing, bytes_sent
-from expograph.graphs.topology import Topology
+from expograph.graphs.topology import Topology, exact_average
 from expograph.memory import empty_like
 
 Apply = Callable[[Tensor], Tensor]  # x -> W x, in memory of its own; x is kept
@@ -21,6 +22,7 @@ GRAIN = 32_768  # elements from which torch shares a call between threads
 BLOCK = 8 * 2**20  # bytes of the columns of x that are mixed at once, to stay in the cache
 LEAST_COLUMNS = 4096  # of a block: below it a call costs more than it saves
 DENSE_FROM = 1 / 4  # share of weights that are not zero
+EXACT = -1  # the place, in the period, of the exact average that a rule may ask for beside it
 
 
 class Embedded:
@@ -35,29 +37,46 @@ class Embedded:
         self.topology = schedule
         self.n = schedule.n
         self.ranks = range(schedule.n)
-        self._prepared: dict[tuple, Apply] = {}
-        self._calls: Counter[tuple[int, int]] = Counter()  # (step in the period, bytes of a row)
+        self._prepared: dict[tuple[object, ...], Apply] = {}
+        # (step in the period, bytes of a row, whether coded) -> calls
+        self._calls: Counter[tuple[int, int, bool]] = Counter()
         self._sent_when_drawn = torch.zeros(self.n, dtype=torch.int64)
 
     @property
     def sent(self) -> Tensor:
         """Bytes that each rank has sent so far, (n,) int64; steps of a period are only counted."""
         total = self._sent_when_drawn.clone()
-        for (place, message), calls in self._calls.items():
-            total += calls * _sent_by(self.topology.at(place), message)
+        for (place, message, coded), calls in self._calls.items():
+            W = self._exact if place == EXACT else self.topology.at(place)
+            total += calls * _sent_by(W, message, coded)
         return total
 
     def mixer(self, k: int) -> Mix:
-        """The `mix` of step k: (n, d) arrays -> W(k) times each."""
+        """The `mix` of message k: (n, d) arrays -> W(k) or J times each."""
         W, period = self.topology.at(k), self.topology.period
         place = k % period if period else None
 
-        def start(*arrays: Tensor) -> Callable[[], Mixed]:
-            self._count(W, place, sum(x[0].nbytes for x in arrays))
-            mixed = tuple(self._apply(W, place, x)(x) for x in arrays)
-            return lambda: mixed if len(mixed) > 1 else mixed[0]
+        def start_coded(wire: Tensor, decode: Decode) -> Callable[[], Tensor]:
+            self._count(W, place, wire[0].nbytes, coded=True)
+            x = decode(wire)
+            mixed = self._apply(W, place, x)(x)
+            return lambda: mixed
 
-        return Mix(start)
+        return Mix(
+            lambda *arrays: self._start(W, place, arrays),
+            lambda *arrays: self._start(self._exact, EXACT, arrays),
+            start_coded,
+            k,
+        )
+
+    @cached_property
+    def _exact(self) -> Mixing:
+        return exact_average(self.n, self.topology.local_size)
+
+    def _start(self, W: Mixing, place: int | None, arrays: tuple[Tensor, ...]) -> Wait:
+        self._count(W, place, sum(x[0].nbytes for x in arrays))
+        mixed = tuple(self._apply(W, place, x)(x) for x in arrays)
+        return lambda: mixed if len(mixed) > 1 else mixed[0]
 
     def mean(self, x: Tensor) -> Tensor:
         return x.mean(dim=0)
@@ -71,12 +90,12 @@ class Embedded:
     def broadcast(self, x: Tensor) -> Tensor:
         return x
 
-    def _count(self, W: Mixing, place: int | None, message: int) -> None:
+    def _count(self, W: Mixing, place: int | None, message: int, coded: bool = False) -> None:
         """Note what every rank sends in one call; `place` is the step in the period, if any."""
         if place is None:
-            self._sent_when_drawn += _sent_by(W, message)
+            self._sent_when_drawn += _sent_by(W, message, coded)
         else:
-            self._calls[place, message] += 1
+            self._calls[place, message, coded] += 1
 
     def _apply(self, W: Mixing, place: int | None, x: Tensor) -> Apply:
         if place is None:
@@ -87,8 +106,8 @@ class Embedded:
         return self._prepared[key]
 
 
-def _sent_by(W: Mixing, message: int) -> Tensor:
-    return torch.from_numpy(bytes_sent(W.messages, message))
+def _sent_by(W: Mixing, message: int, coded: bool) -> Tensor:
+    return torch.from_numpy(bytes_sent(W.out_degrees if coded else W.messages, message))
 
 
 def prepare(W: Mixing, like: Tensor) -> Apply:
@@ -117,7 +136,7 @@ def _by_servers(W: Mixing, like: Tensor) -> Apply:
     apply = prepare(W.between, like[:n])
 
     def by_servers(x: Tensor) -> Tensor:
-        means = x.unflatten(0, (n, W.local_size)).mean(dim=1)
+        means = torch.unflatten(x, 0, (n, W.local_size)).mean(dim=1)
         return apply(means).repeat_interleave(W.local_size, dim=0)
 
     return by_servers
@@ -149,7 +168,8 @@ def _in_blocks(fill: Fill, like: Tensor) -> Apply:
 
     def apply(x: Tensor) -> Tensor:
         mixed = empty_like(x)
-        for block, result in zip(x.split(columns, 1), mixed.split(columns, 1), strict=True):
+        blocks = torch.split(x, columns, 1), torch.split(mixed, columns, 1)
+        for block, result in zip(*blocks, strict=True):
             fill(block, result)
         return mixed
 

@@ -1,21 +1,22 @@
-"""What the engines with one worker an MPI rank share: schedule, packing, servers, metrics.
+"""What the engines with one worker a rank share: schedule, packing, servers, metrics.
 
-A subclass gives `_average`, which starts one averaging of a flat buffer.
+A subclass gives `_average`, which starts one averaging of a flat buffer, and `_exchange`, which
+starts sending one to the out-neighbors and receiving the in-neighbors'.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from expograph.algorithms import Mix, Mixed
+from expograph.algorithms.base import Decode, Mix, Mixed
 from expograph.cluster.group import Group
 from expograph.cluster.launch import JobError
 from expograph.graphs.checks import CHECKED_STEPS, ScheduleError
-from expograph.graphs.mixing import bytes_sent
-from expograph.graphs.topology import Topology
+from expograph.graphs.mixing import Mixing, bytes_sent
+from expograph.graphs.topology import Topology, exact_average
 
 Wait = Callable[[], Tensor]
 
@@ -43,7 +44,7 @@ class Part(NamedTuple):
 
 
 class Ranked:
-    """The one worker of this MPI rank. See `engines.Engine` for the interface.
+    """The one worker of this rank. See `engines.Engine` for the interface.
 
     A server is `topology.local_size` ranks in a row, whatever hosts they are on: a job whose
     hosts have another number of ranks gives the same numbers, some of the traffic inside servers
@@ -73,25 +74,50 @@ class Ranked:
 
     def mixer(self, k: int) -> Mix:
         self.group.doing("step", k)
-        return self._mix(k % self.topology.period if self.topology.period else k)
+        mix = self._mix(k % self.topology.period if self.topology.period else k)
+        return mix.numbered(k)
 
     def _make_mix(self, k: int) -> Mix:
         part = self.part(k)
+        return Mix(
+            lambda *arrays: self._start(part, arrays),
+            lambda *arrays: self._start(self._exact_part, arrays),
+            lambda wire, decode: self._start_coded(part, wire, decode),
+        )
 
-        def start(*arrays: Tensor) -> Callable[[], Mixed]:
-            wire = _pack(arrays)
-            self._sent += int(bytes_sent(part.messages, wire.nbytes))
-            if self.n == 1:
-                return lambda: _unpack(wire, arrays)
-            flat = part.exact or self.topology.local_size == 1
-            average = self._average if flat else self._average_servers
-            if wire.is_cuda and not self.reads_gpu:
-                wait = average(part, wire.cpu(), "the averaging")
-                return lambda: _unpack(wait().to(wire.device), arrays)
-            wait = average(part, wire, "the averaging")
-            return lambda: _unpack(wait(), arrays)
+    def _start(self, part: Part, arrays: tuple[Tensor, ...]) -> Callable[[], Mixed]:
+        wait = self.start(part, _pack(arrays))
+        return lambda: _unpack(wait(), arrays)
 
-        return Mix(start)
+    def _start_coded(self, part: Part, wire: Tensor, decode: Decode) -> Wait:
+        self._sent += int(bytes_sent(len(part.destinations), wire.nbytes))
+        own = part.self_weight * decode(wire)
+        if self.n == 1:
+            return lambda: own
+        row = wire[0] if self.reads_gpu else wire[0].cpu()
+        wait = self._exchange(part, row, "the exchange of coded messages")
+
+        def decoded() -> Tensor:
+            received = decode(wait().to(wire.device))
+            return own + received.new_tensor([*part.sources.values()]) @ received
+
+        return decoded
+
+    def start(self, part: Part, wire: Tensor) -> Wait:
+        """Start averaging the flat `wire`, which is given up: the result may be in its memory."""
+        self._sent += int(bytes_sent(part.messages, self._bytes(part, wire)))
+        if self.n == 1:
+            return lambda: wire
+        flat = part.exact or self.topology.local_size == 1
+        average = self._average if flat else self._average_servers
+        if wire.is_cuda and not self.reads_gpu:
+            wait = average(part, wire.cpu(), "the averaging")
+            return lambda: wait().to(wire.device)
+        return average(part, wire, "the averaging")
+
+    def _bytes(self, part: Part, wire: Tensor) -> int:
+        """Bytes of one message."""
+        return wire.nbytes
 
     @property
     def sent(self) -> Tensor:
@@ -117,6 +143,10 @@ class Ranked:
         """Start averaging the flat `wire`; the result may be in its memory."""
         raise NotImplementedError
 
+    def _exchange(self, part: Part, wire: Tensor, what: str) -> Wait:
+        """Start sending the flat `wire` to the destinations; its wait gives the sources' rows."""
+        raise NotImplementedError
+
     def _average_servers(self, part: Part, wire: Tensor, what: str) -> Wait:
         """Start averaging inside the server; who waits goes on between the leaders and back."""
         inside = self._server_mean(wire, what)
@@ -140,7 +170,14 @@ class Ranked:
         return lambda: server.broadcast(wire, what)
 
     def _part(self, k: int) -> Part:
-        step, rank = self.topology.at(k), self.group.rank
+        return self._part_of(self.topology.at(k))
+
+    @cached_property
+    def _exact_part(self) -> Part:
+        return self._part_of(exact_average(self.n, self.topology.local_size))
+
+    def _part_of(self, step: Mixing) -> Part:
+        rank = self.group.rank
         # an exact average is one all-reduce of all ranks, with no stages
         W, size = (step, 1) if step.is_exact_average else (step.between, step.local_size)
         server, local_rank = divmod(rank, size)
@@ -165,27 +202,29 @@ def check_messages(engine: Ranked) -> None:
         ScheduleError: on every rank, for the first step where it finds something.
     """
     steps = range(engine.topology.period or CHECKED_STEPS)
-    own = [engine.part(k) for k in steps]
+    own = [(p.exact, list(p.sources), p.destinations) for p in map(engine.part, steps)]
     every = engine.group.exchange(own, "the check of the schedule")
     name = engine.topology.name
     for k in steps:
         for rank, parts in enumerate(every):
-            part = parts[k]
-            if part.exact != every[0][k].exact:
+            exact, sources, destinations = parts[k]
+            if exact != every[0][k][0]:
                 raise ScheduleError(
                     f"{name}, step {k}: an all-reduce for one of ranks 0 and {rank}, not the other"
                 )
-            for source in part.sources:
-                if rank not in every[source][k].destinations:
+            for source in sources:
+                _, _, sent = every[source][k]
+                if rank not in sent:
                     raise ScheduleError(
                         f"{name}, step {k}: rank {rank} waits for rank {source}, which sends to "
-                        f"{every[source][k].destinations or 'nobody'}"
+                        f"{sent or 'nobody'}"
                     )
-            for destination in part.destinations:
-                if rank not in every[destination][k].sources:
+            for destination in destinations:
+                _, awaited, _ = every[destination][k]
+                if rank not in awaited:
                     raise ScheduleError(
                         f"{name}, step {k}: rank {rank} sends to rank {destination}, which waits "
-                        f"for {list(every[destination][k].sources) or 'nobody'}"
+                        f"for {awaited or 'nobody'}"
                     )
 
 
@@ -199,5 +238,5 @@ def _pack(arrays: tuple[Tensor, ...]) -> Tensor:
 def _unpack(wire: Tensor, arrays: tuple[Tensor, ...]) -> Mixed:
     if len(arrays) == 1:
         return wire.unsqueeze(0)
-    pieces = wire.split([x.shape[1] for x in arrays])
+    pieces = torch.split(wire, [x.shape[1] for x in arrays])
     return tuple(piece.unsqueeze(0) for piece in pieces)

@@ -8,7 +8,7 @@ a basis (`modes`), of an (n, n) covariance where they do not. No bound, no const
 that depends on x, and Hessians that differ, are left out.
 
 The mean of the models is what the same rule gives over exact averaging: parallel SGD is not
-computed apart. Derived by us; n to 4,096 with modes, to 512 without.
+computed apart. Derived by us; n to 4,096 with modes, to 1,024 without.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from expograph.graphs.modes import Modes, check_dense, modes_of
-from expograph.graphs.topology import Topology
+from expograph.graphs.schedule import Topology
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ExpectedError(NamedTuple):
     @property
     def workers(self) -> np.ndarray:
         """1/n sum_i E |x_i - x*|^2."""
-        return self.mean + self.consensus
+        return np.asarray(self.mean + self.consensus)
 
 
 def expected_error(
@@ -107,8 +107,8 @@ def expected_error(
         beta: momentum, 0 <= beta < 1; `dsgd_atc` has none.
         rule: a name of `RULES`.
     Raises:
-        ValueError: for an unknown rule, for more than 4,096 ranks, or for more than 512 if the
-            matrices have no basis in common.
+        ValueError: for an unknown rule, for more than 4,096 ranks, or for more than 1,024 if
+            the matrices have no basis in common.
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
@@ -142,7 +142,7 @@ def _through(M: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 def _times(small: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """Every entry of an array (s, ...) times the whole of `unit`."""
-    return np.multiply.outer(small, unit)
+    return np.asarray(np.multiply.outer(small, unit))
 
 
 class _Space(Protocol):
@@ -177,11 +177,11 @@ class _ModeSpace:
         return np.where(self.mask[:, None], self.modes.at(k), 1)
 
     def averaged(self, k: int, response: np.ndarray) -> np.ndarray:
-        return self.factors(k) * response
+        return np.asarray(self.factors(k) * response)
 
     def averaged_pair(self, k: int, covariance: np.ndarray) -> np.ndarray:
         factors = self.factors(k)
-        return covariance * (factors[:, None] * factors[None].conj())
+        return np.asarray(covariance * (factors[:, None] * factors[None].conj()))
 
     def trace(self, covariance: np.ndarray) -> float:
         return float(covariance.sum().real)

@@ -5,7 +5,7 @@ rank hears at most one other, `Hierarchical` for servers of several ranks; and M
 for any undirected graph.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -115,6 +115,7 @@ class OnePeer(Mixing):
 
     peer: np.ndarray
     weight: float = 0.5
+    n: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the peers.
@@ -124,14 +125,11 @@ class OnePeer(Mixing):
         """
         if not 0 < self.weight <= 1:
             raise ValueError(f"weight {self.weight} of a peer: not above 0 and at most 1")
+        object.__setattr__(self, "n", len(self.peer))
         heard = np.zeros(self.n, dtype=bool)
         heard[self.peer] = True
         if not heard.all():
             raise ValueError(f"rank {np.argmin(heard)} is nobody's peer, and not its own")
-
-    @property
-    def n(self) -> int:
-        return len(self.peer)
 
     @cached_property
     def csr(self) -> csr_array:
@@ -160,7 +158,7 @@ class OnePeer(Mixing):
 
     @cached_property
     def in_degrees(self) -> np.ndarray:
-        return (self.peer != np.arange(self.n)).astype(np.int64)
+        return np.asarray(self.peer != np.arange(self.n), dtype=np.int64)
 
     @property
     def out_degrees(self) -> np.ndarray:
@@ -200,10 +198,10 @@ class Hierarchical(Mixing):
 
     inner: Mixing
     local_size: int
+    n: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def n(self) -> int:
-        return self.inner.n * self.local_size
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", self.inner.n * self.local_size)
 
     @property
     def between(self) -> Mixing:
@@ -252,10 +250,28 @@ def metropolis(n: int, edges: np.ndarray) -> Sparse:
     Ref: the rule of BlueFog's MeshGrid2DGraph; Hastings 1970.
     """
     edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    i, j = edges.T
     size = 1 + np.bincount(edges.ravel(), minlength=n)
-    w = 1.0 / np.maximum(size[i], size[j])
-    remainder = 1.0 - np.bincount(edges.ravel(), weights=np.repeat(w, 2), minlength=n)
+    return linked(n, edges, 1.0 / np.maximum(*size[edges.T]))
+
+
+def linked(n: int, edges: np.ndarray, weights: np.ndarray) -> Sparse:
+    """Undirected links with weights; what they leave of one stays with the rank: symmetric.
+
+    Args:
+        n: number of ranks.
+        edges: (m, 2) int, each link once, no loops.
+        weights: (m,), of a link both ways.
+    """
+    i, j = edges.T
+    remainder = 1.0 - np.bincount(edges.ravel(), weights=np.repeat(weights, 2), minlength=n)
     ranks = np.arange(n)
     receivers, senders = np.concatenate([ranks, i, j]), np.concatenate([ranks, j, i])
-    return Sparse(from_coordinates(n, np.concatenate([remainder, w, w]), receivers, senders))
+    values = np.concatenate([remainder, weights, weights])
+    return Sparse(from_coordinates(n, values, receivers, senders))
+
+
+def pairing(n: int, pairs: np.ndarray, weight: float = 0.5) -> OnePeer:
+    """Both ranks of a pair (m, 2) put `weight` on each other; a rank of no pair idles."""
+    peer = np.arange(n)
+    peer[pairs[:, 0]], peer[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
+    return OnePeer(peer, weight)

@@ -9,12 +9,14 @@ here, once, from its entries. `graphs.forms` has matrices that know some of the 
 looking at every entry; a test holds them against the answers from here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
+Stochastic = Literal["doubly", "row", "column"]  # which sums of a matrix are one
 ROUNDING = 1e-9  # relative: weights that are nearer to each other than this are equal
 
 
@@ -39,7 +41,7 @@ class Mixing:
     @property
     def entries(self) -> int:
         """Number of weights that are not zero."""
-        return self.csr.nnz
+        return int(self.csr.nnz)
 
     def sources(self, rank: int) -> dict[int, float]:
         """In-neighbors of `rank` with their weights, self left out: BlueFog's `src_weights`."""
@@ -59,22 +61,38 @@ class Mixing:
     @cached_property
     def in_degrees(self) -> np.ndarray:
         """In-neighbors of each rank, self left out, shape (n,)."""
-        return np.diff(self.csr.indptr) - (self.csr.diagonal() != 0)
+        return np.asarray(np.diff(self.csr.indptr) - (self.csr.diagonal() != 0))
 
     @cached_property
     def out_degrees(self) -> np.ndarray:
         """Out-neighbors of each rank, self left out, shape (n,)."""
-        return np.bincount(self.csr.indices, minlength=self.n) - (self.csr.diagonal() != 0)
+        received = np.bincount(self.csr.indices, minlength=self.n)
+        return np.asarray(received - (self.csr.diagonal() != 0))
 
     @cached_property
     def row_sums(self) -> np.ndarray:
         """W 1, shape (n,): all ones if W is row stochastic."""
-        return self.csr.sum(axis=1)
+        return np.asarray(self.csr.sum(axis=1))
 
     @cached_property
     def column_sums(self) -> np.ndarray:
         """W^T 1, shape (n,): all ones if W is column stochastic, which keeps the mean."""
-        return self.csr.sum(axis=0)
+        return np.asarray(self.csr.sum(axis=0))
+
+    @property
+    def row_stochastic(self) -> bool:
+        """Whether every rank takes in a weighted average: no weight below 0, rows sum to one."""
+        return not self.has_negative and equal(self.row_sums, 1)
+
+    @property
+    def column_stochastic(self) -> bool:
+        """Whether every rank gives away all of its model and no more: the sum over ranks stays."""
+        return not self.has_negative and equal(self.column_sums, 1)
+
+    def is_(self, stochastic: Stochastic) -> bool:
+        """Whether rows, columns or both ("doubly") sum to one, and no weight is below zero."""
+        rows = stochastic == "column" or self.row_stochastic
+        return rows and (stochastic == "row" or self.column_stochastic)
 
     @property
     def has_negative(self) -> bool:
@@ -85,6 +103,11 @@ class Mixing:
     def is_exact_average(self) -> bool:
         """Whether W is J = 11^T / n, which every engine computes as one all-reduce."""
         return self.entries == self.n**2 and equal(self.n * self.csr.data, 1)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether W = W^T."""
+        return self.is_exact_average or equal((self.csr - self.csr.T).data, 0)
 
     @cached_property
     def permutation(self) -> tuple[np.ndarray, float] | None:
@@ -122,10 +145,10 @@ class Mixing:
 
     def dense(self) -> np.ndarray:
         """W as an (n, n) array: for mathematics and tests, never on the training path."""
-        return self.csr.toarray()
+        return np.asarray(self.csr.toarray())
 
     @cached_property
-    def _csc(self):
+    def _csc(self) -> csc_array:
         return self.csr.tocsc()
 
 
@@ -141,7 +164,8 @@ def bytes_sent(messages: np.ndarray | float, message: int) -> np.ndarray:
         messages: as in `Mixing.messages`, of all ranks or of one.
         message: bytes of a rank's buffer, of all arrays of one averaging call together.
     """
-    return np.rint(np.asarray(messages) * message).astype(np.int64)
+    rounded: np.ndarray = np.rint(np.asarray(messages) * message)
+    return rounded.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -149,6 +173,7 @@ class Sparse(Mixing):
     """Any mixing matrix, given as its CSR array (n, n); stored zeros are left out."""
 
     csr: csr_array
+    n: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make the entries canonical: each once, in order, none of them zero."""
@@ -156,10 +181,7 @@ class Sparse(Mixing):
         clean.sum_duplicates()
         clean.eliminate_zeros()
         object.__setattr__(self, "csr", clean)
-
-    @property
-    def n(self) -> int:
-        return self.csr.shape[0]
+        object.__setattr__(self, "n", clean.shape[0])
 
 
 def from_coordinates(

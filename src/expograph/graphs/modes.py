@@ -16,9 +16,10 @@ import numpy as np
 
 from expograph.graphs.forms import Circulant
 from expograph.graphs.mixing import Mixing
-from expograph.graphs.topology import Topology, ceil_log2, grid_shape
+from expograph.graphs.schedule import Topology, ceil_log2
+from expograph.graphs.static import grid_shape
 
-MOST_DENSE = 512  # ranks of schedules without a common basis: n^3 work
+MOST_DENSE = 1024  # ranks of schedules without a common basis: n^3 work
 MOST = 4096  # ranks: of a dense eigensolver, and of what a run of the recursions takes
 PROBED = 8  # steps of a random schedule by which it is told whether all are circulant
 ROUNDING = 1e-12
@@ -63,11 +64,11 @@ def check_dense(topology: Topology) -> None:
     """Refuse a schedule without modes that is too large for (n, n) arrays.
 
     Raises:
-        ValueError: for more than 512 ranks.
+        ValueError: for more than 1,024 ranks.
     """
     if topology.n > MOST_DENSE:
         raise ValueError(
-            f"{topology.name}: its matrices share no basis: at most {MOST_DENSE} ranks, "
+            f"{topology.name}: its matrices share no basis: at most {MOST_DENSE:,} ranks, "
             f"got {topology.n:,}"
         )
 
@@ -75,7 +76,13 @@ def check_dense(topology: Topology) -> None:
 def _of_random(topology: Topology) -> Modes | None:
     if not all(isinstance(topology.at(k), Circulant) for k in range(PROBED)):
         return None
-    return Modes(topology.n, None, lambda k: topology.at(k).eigenvalues()[1:])
+
+    def at(k: int) -> np.ndarray:
+        W = topology.at(k)
+        assert isinstance(W, Circulant), f"{topology.name}: step {k} is of another kind"
+        return W.eigenvalues()[1:]
+
+    return Modes(topology.n, None, at)
 
 
 def _of_translations(steps: list[Mixing]) -> np.ndarray | None:
@@ -85,8 +92,8 @@ def _of_translations(steps: list[Mixing]) -> np.ndarray | None:
     if n == 1 << ceil_log2(n):
         shapes.append((2,) * ceil_log2(n))
     for shape in shapes:
-        found = [_spectrum(W, shape) for W in steps]
-        if all(values is not None for values in found):
+        found = [v for W in steps if (v := _spectrum(W, shape)) is not None]
+        if len(found) == len(steps):
             values = np.stack(found)
             return values.real if np.abs(values.imag).max(initial=0) < ROUNDING else values
     return None

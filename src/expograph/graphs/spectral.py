@@ -11,7 +11,7 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator
 
 from expograph.graphs.forms import Circulant
 from expograph.graphs.mixing import Mixing
-from expograph.graphs.topology import Topology
+from expograph.graphs.schedule import Topology
 
 ROUNDING = 1e-13  # relative: what is left of an exact average
 POWER_STEPS = 200
@@ -75,10 +75,11 @@ def contraction(window: Sequence[Mixing]) -> float:
     n = window[0].n
     if n == 1:
         return 0.0
-    if all(isinstance(W, Circulant) for W in window):
+    circulants = [W for W in window if isinstance(W, Circulant)]
+    if len(circulants) == len(window):
         modes = np.ones(n, dtype=complex)
-        for W in window:
-            modes *= W.eigenvalues()
+        for circulant in circulants:
+            modes *= circulant.eigenvalues()
         return float(np.abs(modes[1:]).max())
     if n <= DENSE_LIMIT:
         product = np.eye(n)
@@ -101,6 +102,21 @@ def averages_exactly(topology: Topology, start: int, steps: int, tol: float = 1e
     return contraction(window_of(topology, start, steps)) <= tol
 
 
+def exact_after(topology: Topology, most: int, tol: float = 1e-12) -> int | None:
+    """After how many steps from step 0, at most `most`, the product is J; None if after none."""
+    if topology.n > DENSE_LIMIT:
+        within = (
+            steps for steps in range(1, most + 1) if averages_exactly(topology, 0, steps, tol)
+        )
+        return next(within, None)
+    product = np.eye(topology.n)
+    for k in range(most):
+        product = topology.at(k).csr @ product
+        if np.linalg.norm(product - 1 / topology.n) <= tol:
+            return k + 1
+    return None
+
+
 def _deviation(window: Sequence[Mixing]) -> LinearOperator:
     """x -> (W(k+m-1) ... W(k) - J) x without ever forming the product."""
 
@@ -108,13 +124,13 @@ def _deviation(window: Sequence[Mixing]) -> LinearOperator:
         y = x
         for W in window:
             y = W.csr @ y
-        return y - x.mean(axis=0)
+        return np.asarray(y - x.mean(axis=0))
 
     def adjoint(x: np.ndarray) -> np.ndarray:
         y = x
         for W in reversed(window):
             y = W.csr.T @ y
-        return y - x.mean(axis=0)
+        return np.asarray(y - x.mean(axis=0))
 
     n = window[0].n
     return LinearOperator((n, n), matvec=forward, rmatvec=adjoint, dtype=np.float64)

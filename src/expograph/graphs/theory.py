@@ -10,6 +10,7 @@ from typing import NamedTuple
 from expograph.graphs.disagreement import S
 from expograph.graphs.spectral import spectral_gap
 from expograph.graphs.topology import Topology, build, ceil_log2
+from expograph.looks import look_of
 
 
 def static_exponential_gap(n: int) -> float:
@@ -90,7 +91,8 @@ class Rate(NamedTuple):
         gap: 1 - rho, or "" for time-varying graphs.
         transient: transient iterations by `transient_bound` and the gap's order; an upper bound
             for the 1/2-random graph, whose rho tends to 0; for one-peer graphs as for the static
-            exponential graph (the paper's claim).
+            exponential graph (the paper's claim); EquiStatic's gap is with high probability, for
+            as many offsets as its bound asks for.
     """
 
     communication: str
@@ -110,7 +112,30 @@ RATES: dict[str, Rate] = {
     "static_exponential": Rate("log n", "1/log n", "n^3 log^2 n"),
     "one_peer_exponential": Rate("1", "", "n^3 log^2 n"),
     "one_peer_hypercube": Rate("1", "", "n^3 log^2 n"),
+    "directed_exponential": Rate("1", "", ""),
+    "bipartite_exponential": Rate("1", "", ""),
+    "k_peer_exponential": Rate("k", "", ""),
+    "null_cascade": Rate("k", "", ""),
+    "hyper_hypercube": Rate("k", "", ""),
+    "simple_base": Rate("k", "", ""),
+    "base": Rate("k", "", ""),
+    "de_bruijn": Rate("p", "", ""),
+    "d_equistatic": Rate("log n", "1", "n^3"),
+    "u_equistatic": Rate("log n", "1", "n^3"),
+    "od_equidyn": Rate("1", "", ""),
+    "ou_equidyn": Rate("1", "", ""),
+    "inner_outer_exponential": Rate("1", "", ""),
+    "alternating_exp_ring": Rate("1/2", "", ""),
+    "uniform_gossip": Rate("1", "", ""),
+    "directed_random": Rate("peers", "", ""),
 }
+
+
+def rate_of(name: str) -> Rate:
+    """The orders of a topology, ours or a user's own that declared them; "" where none is known."""
+    look = look_of(name)
+    return RATES.get(name, Rate(look.communication, look.gap, look.transient))
+
 
 # Transient orders that the paper claims according to its abstract and a published review; the
 # paper's own Table 1 was not available to us.

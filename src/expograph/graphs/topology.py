@@ -1,219 +1,61 @@
-"""Topologies as schedules: step k -> the mixing matrix W(k) of that step.
+"""The topologies by name: what is known, how it is spelled, and `build`.
 
-One function a graph, each for any n >= 1; `TOPOLOGIES` finds them by name. Static graphs have
-period 1, time-varying ones a longer period, random ones none. Random graphs are drawn by
-address (seed, step), so every rank of a job sees the same graph without a message.
+One function a graph, in the module of its family, for any n >= 1 or with an `Undefined` that says
+why not; `TOPOLOGIES` finds them by name.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, get_args
-
-import numpy as np
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
 
 from expograph import names as spelling
-from expograph.graphs.forms import Circulant, Hierarchical, OnePeer, metropolis
-from expograph.graphs.mixing import Mixing
-from expograph.randomness import TOPOLOGY, generator
+from expograph.graphs.cascade import k_peer_exponential, null_cascade
+from expograph.graphs.ceca import NAMES as TWO_MODELS
+from expograph.graphs.equi import d_equistatic, od_equidyn, ou_equidyn, u_equistatic
+from expograph.graphs.finite import base, de_bruijn, hyper_cuboid, hyper_hypercube, simple_base
+from expograph.graphs.mixing import Mixing, Stochastic
+from expograph.graphs.one_peer import (
+    bipartite_exponential,
+    directed_exponential,
+    one_peer_exponential,
+    one_peer_hypercube,
+    random_match,
+)
+from expograph.graphs.push import directed_random, uniform_gossip
+from expograph.graphs.schedule import Topology, Undefined, ceil_log2, hierarchical
+from expograph.graphs.servers import alternating_exp_ring, inner_outer_exponential
+from expograph.graphs.static import (
+    fully_connected,
+    grid,
+    grid_shape,
+    half_random,
+    hypercube,
+    ring,
+    star,
+    static_exponential,
+    torus,
+)
 
-HALF_RANDOM_MOST = 8192  # ranks: its pairs are drawn all at once
-
-
-@dataclass(frozen=True)
-class Topology:
-    """A schedule of mixing matrices over n ranks.
-
-    Attributes:
-        name: its one spelling, with parameters: `canonical`.
-        n: number of ranks.
-        period: W(k + period) = W(k) for all k; None if every step is drawn.
-        at: step k >= 0 -> W(k). Pure: equal k gives an equal matrix.
-        local_size: ranks of a server, in a row; the same as that of every W(k).
-        seed: what it was drawn with; None where nothing is random.
-    """
-
-    name: str
-    n: int
-    period: int | None
-    at: Callable[[int], Mixing]
-    local_size: int = 1
-    seed: int | None = None
-
-
-def _cyclic(name: str, steps: Sequence[Mixing], seed: int | None = None) -> Topology:
-    return Topology(name, steps[0].n, len(steps), lambda k: steps[k % len(steps)], seed=seed)
-
-
-def _random(name: str, n: int, at: Callable[[int], Mixing], seed: int) -> Topology:
-    return Topology(name, n, None, lru_cache(maxsize=4)(at), seed=seed)
-
-
-def ceil_log2(n: int) -> int:
-    """Number of hops of the exponential graphs, tau = ceil(log2 n), in integers."""
-    return (n - 1).bit_length()
-
-
-def fully_connected(n: int) -> Topology:
-    """W = J = 11^T / n: exact averaging each step, which is parallel SGD."""
-    return _cyclic("fully_connected", [Circulant(n, dict.fromkeys(range(n), 1 / n))])
-
-
-def ring(n: int) -> Topology:
-    """Each rank averages with the one before and the one after it, all weights 1/3 (n >= 3)."""
-    offsets = sorted({0, 1 % n, (n - 1) % n})
-    return _cyclic("ring", [Circulant(n, dict.fromkeys(offsets, 1 / len(offsets)))])
-
-
-def star(n: int) -> Topology:
-    """Rank 0 is linked with every other rank; Metropolis weights, which are 1/n on each link."""
-    leaves = np.arange(1, n)
-    return _cyclic("star", [metropolis(n, np.stack([0 * leaves, leaves], axis=1))])
-
-
-def grid_shape(n: int) -> tuple[int, int]:
-    """(rows, columns), the two closest factors of n with rows <= columns."""
-    rows = next(r for r in range(int(n**0.5) + 1, 0, -1) if n % r == 0 and r * r <= n)
-    return rows, n // rows
-
-
-def grid(n: int) -> Topology:
-    """2D grid without wrap-around, ranks row by row; Metropolis weights.
-
-    n is laid out as `grid_shape(n)`: a prime n becomes a path.
-    """
-    rank = np.arange(n).reshape(grid_shape(n))
-    right = np.stack([rank[:, :-1].ravel(), rank[:, 1:].ravel()], axis=1)
-    down = np.stack([rank[:-1].ravel(), rank[1:].ravel()], axis=1)
-    return _cyclic("grid", [metropolis(n, np.concatenate([right, down]))])
-
-
-def torus(n: int) -> Topology:
-    """2D grid with wrap-around; Metropolis weights, which are 1/5 where all degrees are 4."""
-    rank = np.arange(n).reshape(grid_shape(n))
-    links = [(rank, np.roll(rank, -1, axis)) for axis in (0, 1)]
-    edges = np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in links])
-    edges = np.unique(np.sort(edges, axis=1), axis=0)  # a side of 2 would link a pair twice
-    return _cyclic("torus", [metropolis(n, edges[edges[:, 0] != edges[:, 1]])])
-
-
-def _hypercube_edges(n: int, bit: int) -> np.ndarray:
-    low = np.arange(n)
-    low = low[(low >> bit) & 1 == 0]
-    high = low | (1 << bit)
-    return np.stack([low, high], axis=1)[high < n]
-
-
-def hypercube(n: int) -> Topology:
-    """Ranks whose numbers differ in one bit are linked; Metropolis weights.
-
-    For n a power of two every weight is 1 / (1 + log2 n). Otherwise the links to missing ranks
-    are left out (the incomplete hypercube, still connected).
-    """
-    edges = [_hypercube_edges(n, bit) for bit in range(ceil_log2(n))]
-    return _cyclic("hypercube", [metropolis(n, np.concatenate([np.empty((0, 2), int), *edges]))])
-
-
-def one_peer_hypercube(n: int) -> Topology:
-    """At step k ranks that differ in bit (k mod tau) average in pairs, weights 1/2, 1/2.
-
-    tau = ceil(log2 n). Exact averaging after tau steps iff n is a power of two; otherwise a rank
-    whose partner is missing idles. Ref: Shi et al. 2016; the undirected twin of one-peer
-    exponential graphs.
-    """
-    steps = [_pairing(n, _hypercube_edges(n, bit)) for bit in range(ceil_log2(n))]
-    return _cyclic("one_peer_hypercube", steps or [_pairing(n, np.empty((0, 2), int))])
-
-
-def _pairing(n: int, pairs: np.ndarray) -> OnePeer:
-    peer = np.arange(n)
-    peer[pairs[:, 0]], peer[pairs[:, 1]] = pairs[:, 1], pairs[:, 0]
-    return OnePeer(peer)
-
-
-def half_random(n: int, *, seed: int = 0) -> Topology:
-    """Every pair is linked with probability 1/2, drawn once and kept; Metropolis weights.
-
-    Drawn again until the graph is connected, without which no averaging would reach all ranks.
-
-    Raises:
-        ValueError: for more than 8,192 ranks: 34 million pairs are drawn.
-    """
-    if n > HALF_RANDOM_MOST:
-        raise ValueError(f"half_random: at most {HALF_RANDOM_MOST:,} ranks, got {n:,}")
-    from scipy.sparse.csgraph import connected_components  # slow to import: not for every config
-
-    upper = np.stack(np.triu_indices(n, k=1), axis=1)
-    for attempt in range(10_000):
-        coins = generator(seed, TOPOLOGY, attempt).random(len(upper)) < 0.5
-        W = metropolis(n, upper[coins])
-        if connected_components(W.csr, directed=False, return_labels=False) == 1:
-            return _cyclic("half_random", [W], seed)
-    raise RuntimeError(f"half_random drew no connected graph for n = {n}, seed = {seed}")
-
-
-def random_match(n: int, *, seed: int = 0) -> Topology:
-    """At each step a fresh random matching averages in pairs, weights 1/2, 1/2.
-
-    For odd n one random rank idles. Ref: the bipartite random match graph of Ying et al.
-    """
-
-    def at(k: int) -> Mixing:
-        order = generator(seed, TOPOLOGY, k).permutation(n)
-        return _pairing(n, order[: n - n % 2].reshape(-1, 2))
-
-    return _random("random_match", n, at, seed)
-
-
-def static_exponential(n: int) -> Topology:
-    """Each rank hears itself and the ranks 1, 2, 4, ... before it, all weights 1 / (1 + tau).
-
-    tau = ceil(log2 n) counts the powers of two below n. Spectral gap 2 / (1 + tau) for even n,
-    larger for odd n. Ref: Ying et al. 2021, Proposition 1; BlueFog ExponentialTwoGraph.
-    """
-    offsets = [0, *(2**t for t in range(ceil_log2(n)))]
-    return _cyclic("static_exponential", [Circulant(n, dict.fromkeys(offsets, 1 / len(offsets)))])
-
-
-def _one_peer_steps(n: int) -> list[Mixing]:
-    steps: list[Mixing] = [Circulant(n, {0: 0.5, 2**t: 0.5}) for t in range(ceil_log2(n))]
-    return steps or [Circulant(n, {0: 1.0})]
-
-
-Order = Literal["cyclic", "permutation", "uniform"]
-
-
-def one_peer_exponential(n: int, *, order: Order = "cyclic", seed: int = 0) -> Topology:
-    """At step k each rank averages with the one rank 2^t before it, weights 1/2, 1/2.
-
-        W(k) = (I + P^(2^t)) / 2, (P x)_i = x_{i - 1 mod n}, t = order's k-th choice in 0..tau-1
-
-    tau = ceil(log2 n). Any tau matrices without repetition multiply to J iff n is a power of two
-    (Ying et al. 2021, Lemma 1); they commute, being circulant.
-
-    Args:
-        n: number of ranks.
-        order: "cyclic", t = k mod tau, as BlueFog's GetDynamicOnePeerSendRecvRanks over the
-            static graph; "permutation", each period of tau steps in a fresh random order, still
-            exact after each period; "uniform", t drawn anew each step, exact by luck only.
-        seed: of the two random orders.
-    """
-    steps = _one_peer_steps(n)
-    tau = len(steps)
-    if order == "cyclic":
-        return _cyclic("one_peer_exponential", steps)
-
-    def permuted(k: int) -> Mixing:
-        period, t = divmod(k, tau)
-        return steps[generator(seed, TOPOLOGY, period).permutation(tau)[t]]
-
-    def uniform(k: int) -> Mixing:
-        return steps[generator(seed, TOPOLOGY, k).integers(tau)]
-
-    at = {"permutation": permuted, "uniform": uniform}[order]
-    return _random(f"one_peer_exponential(order={order})", n, at, seed)
-
+__all__ = [
+    "ALIASES",
+    "TOPOLOGIES",
+    "Topology",
+    "Undefined",
+    "build",
+    "canonical",
+    "ceil_log2",
+    "exact_average",
+    "explained",
+    "grid_shape",
+    "hierarchical",
+    "is_random",
+    "names",
+    "one_peer_exponential",
+    "parameters",
+    "static_exponential",
+    "undefined",
+]
 
 TOPOLOGIES: dict[str, Callable[..., Topology]] = {
     f.__name__: f
@@ -229,6 +71,23 @@ TOPOLOGIES: dict[str, Callable[..., Topology]] = {
         one_peer_hypercube,
         half_random,
         random_match,
+        directed_exponential,
+        bipartite_exponential,
+        k_peer_exponential,
+        null_cascade,
+        hyper_hypercube,
+        hyper_cuboid,
+        simple_base,
+        base,
+        de_bruijn,
+        d_equistatic,
+        u_equistatic,
+        od_equidyn,
+        ou_equidyn,
+        inner_outer_exponential,
+        alternating_exp_ring,
+        uniform_gossip,
+        directed_random,
     )
 }
 ALIASES = {  # spellings of earlier versions
@@ -249,7 +108,8 @@ def parameters() -> dict[str, dict[str, Any]]:
 
 def is_random(text: str) -> bool:
     """Whether the seed decides what a topology is."""
-    return build(text, 4).seed is not None
+    smallest = next(n for n in range(4, 129) if undefined(text, n) is None)
+    return build(text, smallest).seed is not None
 
 
 def explained(text: str) -> list[str]:
@@ -259,8 +119,13 @@ def explained(text: str) -> list[str]:
     return [p for p in paragraphs if not p.startswith(("Args:", "Raises:", "Returns:"))]
 
 
-def names() -> tuple[str, ...]:
-    """Spellings to list: every topology, then those with a choice other than the default."""
+def names(n: int | None = None, stochastic: Stochastic | None = None) -> tuple[str, ...]:
+    """Spellings to list: every topology, then those with a choice other than the default.
+
+    Args:
+        n: only those that are defined over so many ranks.
+        stochastic: only those whose first matrix over n ranks has such sums.
+    """
     others = [
         spelling.spell(name, {p.name: choice})
         for name in TOPOLOGIES
@@ -268,7 +133,20 @@ def names() -> tuple[str, ...]:
         for choice in get_args(p.annotation)
         if choice != p.default
     ]
-    return (*TOPOLOGIES, *others)
+    every = (*TOPOLOGIES, *others)
+    if n is None:
+        return every
+    defined = [text for text in every if undefined(text, n) is None]
+    return tuple(t for t in defined if stochastic is None or build(t, n).at(0).is_(stochastic))
+
+
+def undefined(text: str, n: int) -> str | None:
+    """Why a topology has no graph over n ranks, in a phrase; None where it has one."""
+    try:
+        build(text, n)
+    except Undefined as e:
+        return str(e)
+    return None
 
 
 def canonical(text: str) -> str:
@@ -277,6 +155,11 @@ def canonical(text: str) -> str:
     Raises:
         ValueError: in one line, with the nearest right name, parameter or choice.
     """
+    if text.strip() in TWO_MODELS:
+        raise ValueError(
+            f"topology {text.strip()!r}: CECA mixes two models a rank, which no matrix of ranks "
+            "says: it is listed and shown, not trained with"
+        )
     found = spelling.canonical("topology", ALIASES.get(text.strip(), text), parameters())
     name, given = spelling.parse(found)
     for p in _parameters(name):
@@ -285,24 +168,9 @@ def canonical(text: str) -> str:
     return found
 
 
-def hierarchical(topology: Topology, local_size: int) -> Topology:
-    """Every rank of `topology` becomes a server of `local_size` ranks: W(k) (x) J, `Hierarchical`.
-
-    The product of steps is (W(k) ... W(0)) (x) J: exact averaging takes as many steps as between
-    the servers. With `local_size` 1 it is `topology` itself.
-
-    Raises:
-        ValueError: if local_size < 1.
-    """
-    if local_size < 1:
-        raise ValueError(f"a server needs at least 1 rank, got local_size = {local_size}")
-    if local_size == 1:
-        return topology
-
-    def at(k: int) -> Mixing:
-        return Hierarchical(topology.at(k), local_size)
-
-    return replace(topology, n=topology.n * local_size, at=at, local_size=local_size)
+def exact_average(n: int, local_size: int = 1) -> Mixing:
+    """J over n ranks; where servers have several, as its stages between servers and inside."""
+    return hierarchical(fully_connected(n // local_size), local_size).at(0)
 
 
 def build(text: str, n: int, seed: int = 0, local_size: int = 1) -> Topology:
@@ -312,12 +180,14 @@ def build(text: str, n: int, seed: int = 0, local_size: int = 1) -> Topology:
         text: a name, with parameters if wanted: "one_peer_exponential(order=uniform)".
         n: what it connects: ranks, or servers of `local_size` ranks (see `hierarchical`).
     Raises:
+        Undefined: if the graph does not exist over n ranks.
         ValueError: if the spelling is not known (see `canonical`), n < 1 or local_size < 1.
     """
     if n < 1:
         raise ValueError(f"a topology needs at least 1 rank, got {n}")
-    name, given = spelling.parse(canonical(text))
+    found = canonical(text)
+    name, given = spelling.parse(found)
     function = TOPOLOGIES[name]
     if "seed" in inspect.signature(function).parameters:
         given["seed"] = seed
-    return hierarchical(function(n, **given), local_size)
+    return hierarchical(replace(function(n, **given), name=found), local_size)

@@ -8,13 +8,16 @@ reported. Horovod, whose thread never rests, comes after the others.
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from expograph import engines
+from expograph.algorithms.base import Mixed
 from expograph.cluster.mpi_group import MpiGroup
+from expograph.engines.bluefog import BlueFog
 from expograph.graphs.topology import build
 from expograph.memory import keep_freed_memory
 
@@ -63,8 +66,12 @@ def averaging(group: MpiGroup, size: int, libraries: set[str]) -> Timed:
     for label, (name, topology) in CONTENDERS.items():
         if name in libraries:
             engine = _engine(name, topology, group)
-            timed[label] = lambda k, engine=engine: engine.mixer(k)(x)
+            timed[label] = partial(_step, engine, x)
     return timed
+
+
+def _step(engine: engines.Engine, x: torch.Tensor, k: int) -> Mixed:
+    return engine.mixer(k)(x)
 
 
 def of_the_others(group: MpiGroup, size: int) -> Timed:
@@ -97,6 +104,7 @@ def bare(group: MpiGroup, x: torch.Tensor) -> Callable[[int], object]:
     import bluefog.torch as bf
 
     topology = build("one_peer_exponential", group.size)
+    assert topology.period is not None
     arguments = [
         {
             "self_weight": W.self_weight(group.rank),
@@ -122,12 +130,12 @@ def per_tensor(group: MpiGroup) -> Timed:
     """ResNet-20 averaged in one flat call, a call a tensor, and all tensors' calls queued."""
     import bluefog.torch as bf
 
-    engine = _engine("bluefog", "one_peer_exponential", group)
+    engine = BlueFog(build("one_peer_exponential", group.size), group)
     tensors = [torch.randn(shape) for shape in resnet20_shapes()]
     flat = torch.cat([tensor.flatten() for tensor in tensors]).unsqueeze(0)
 
     def start(k: int, i: int) -> int:
-        part = engine.part(k % engine.topology.period)
+        part = engine.part(k % (engine.topology.period or 1))
         return bf.neighbor_allreduce_nonblocking(
             tensors[i],
             self_weight=part.self_weight,

@@ -54,7 +54,7 @@ def tables_of(
             _row((n, f"ResNet-20, {label}"), 1e3 * seconds)
             for label, seconds in at_n["tensors"].items()
         ]
-        links.append(_row((n,), 1e3 * link.alpha, 8e-9 / link.beta))
+        links.append(_row((n,), 1e3 * link.alpha, link.gbit))
     return assembled(times, tensors, links, where, made)
 
 

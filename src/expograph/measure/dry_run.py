@@ -1,7 +1,8 @@
-"""Every paper-scale problem for 3 steps on two ranks: does it run, what does it need?
+"""Every paper-scale problem for 3 steps on a few ranks: does it run, what does it need?
 
 The real network and transforms of each config, its real batch and image size, on made-up data
-in the real format.
+in the real format. A config of at most FEW nodes runs on its own number of ranks, and so over its
+own graph; larger ones on two.
 """
 
 import json
@@ -21,9 +22,12 @@ from expograph.analysis.table_result import Cell, Column, Row, TableResult, Tabl
 from expograph.cluster.mpi_group import MpiGroup
 from expograph.config import Run, load
 from expograph.data import generated
+from expograph.engines.embedded import Embedded
+from expograph.graphs.topology import build
 from expograph.runs.assemble import assemble
 
-RANKS, STEPS = 2, 3
+FEW, STEPS = 4, 3
+SHORT = 1000  # numbers of the vectors by which messages are counted
 LIMIT = 1800  # seconds one dry run may take
 COLUMNS = (
     Column(name="parameters (millions)"),
@@ -49,37 +53,61 @@ class Needs(NamedTuple):
     facts: Mapping[str, Any]
 
     @property
-    def computed(self) -> int:
-        """Bytes a step by arithmetic: one out-neighbor of two ranks, float32."""
-        return 4 * self.facts["parameters"] * _vectors(self.run)
+    def computed(self) -> float:
+        """Bytes a step of the busiest rank by arithmetic: parameters x 4 x vectors x messages."""
+        return 4 * self.facts["parameters"] * _vectors_sent(self.run)
+
+    @property
+    def hours(self) -> float | None:
+        """Of the whole training at this pace; None where its ranks are not the config's."""
+        own = ranks_of(self.run) == self.run.ranks
+        return self.facts["step"] * self.run.steps / 3600 if own else None
+
+
+def ranks_of(run: Run) -> int:
+    """As many as the config has, where these are few; else two."""
+    return run.ranks if run.local_size == 1 and run.ranks <= FEW else 2
 
 
 def shortened(run: Run) -> Run:
-    """The run on two ranks of this machine; all that the network and its data are stays."""
-    changes = {"nodes": RANKS, "local_size": 1, "device": "cpu", "record_every": 1}
+    """The run on so many ranks of this machine; all that the network and its data are stays."""
+    changes = {"nodes": ranks_of(run), "local_size": 1, "device": "cpu", "record_every": 1}
     return Run.model_validate({**run.model_dump(), **changes, "evaluate_every": STEPS})
 
 
-def chosen(paths: Iterable[Path]) -> list[tuple[Path, Run]]:
-    """Of each config one run for every problem: on a sparse graph, with the largest message."""
-    found: dict[str, tuple[Path, Run]] = {}
+def chosen(paths: Iterable[Path], every_graph: bool = False) -> list[tuple[Path, Run]]:
+    """Of each config one run for every problem: on a sparse graph, with the most to send.
+
+    Args:
+        every_graph: one for every problem and topology.
+    """
+    found: dict[tuple[str, str], tuple[Path, Run]] = {}
     for path in paths:
         for run in load(path).runs:
-            key = run.problem.model_dump_json()
-            heavier = key in found and _vectors(run) <= _vectors(found[key][1])
+            key = (run.problem.model_dump_json(), run.topology if every_graph else "")
+            heavier = key in found and _vectors_sent(run) <= _vectors_sent(found[key][1])
             if run.topology != "fully_connected" and run.engine != "embedded" and not heavier:
                 found[key] = path, run
     return list(found.values())
 
 
-def _vectors(run: Run) -> int:
-    return algorithms.build(run.algorithm).vectors
+def _vectors_sent(run: Run) -> float:
+    """Model-sized vectors that the busiest rank sends a step, on average over the dry run's steps.
+
+    Counted with short vectors on the embedded engine.
+    """
+    n = ranks_of(run)
+    rule, engine = algorithms.build(run.algorithm), Embedded(build(run.topology, n, run.seed))
+    state = rule.init(torch.ones(n, SHORT))
+    for k in range(STEPS):
+        state = rule.step(state, torch.sin, engine.mixer(k // rule.every), 0.1, 0.0)
+    return float(engine.sent.max()) / (4 * SHORT * STEPS)
 
 
 def prepared(runs: Iterable[Run], root: Path) -> list[Run]:
     """Write the data that the runs ask for; a file of weights is replaced by a made-up one."""
     runs = list(runs)
-    for name in {run.problem.dataset for run in runs}:
+    for name in {run.value("problem.dataset") for run in runs}:
         generated.WRITERS[name](root)
     return [_with_weights(run, root / "weights.pth") for run in runs]
 
@@ -96,6 +124,7 @@ def _with_weights(run: Run, weights: Path) -> Run:
 def as_rank(text: str, out: Path) -> None:
     """What each rank does: train three steps and evaluate; rank 0 writes what it needed as JSON."""
     run = Run.model_validate_json(text)
+    generated.believe(out.parent)  # where `prepared` has written the data
     started = time.perf_counter()
     with MpiGroup() as group:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // group.local_size))
@@ -107,7 +136,7 @@ def as_rank(text: str, out: Path) -> None:
         if group.rank == 0:
             last = seen[-1].values
             facts = {
-                "parameters": problem.model.dim,
+                "parameters": len(problem.initial()[0]),
                 "memory": float(peaks.max()),
                 "bytes": last["bytes_sent_max"] / STEPS,
                 "loss": last["train_loss"],
@@ -128,7 +157,7 @@ def dry_run(run: Run, root: Path, rank: Sequence[str]) -> dict[str, Any]:
     out = root / "facts.json"
     out.unlink(missing_ok=True)
     bfrun = Path(sys.executable).with_name("bfrun")
-    words = [bfrun, "-np", RANKS, *rank, shortened(run).model_dump_json(), out]
+    words = [bfrun, "-np", ranks_of(run), *rank, shortened(run).model_dump_json(), out]
     environment = os.environ | {"EXPOGRAPH_DATA": str(root), "EXPOGRAPH_TIMEOUT": "900"}
     environment["PATH"] = f"{bfrun.parent}{os.pathsep}{environment['PATH']}"
     try:
@@ -153,8 +182,8 @@ def tables_of(measured: Iterable[Needs], made: Mapping[str, Any]) -> Tables:
     rows = []
     for needs in measured:
         run, facts = needs.run, needs.facts
-        problem = run.problem
-        labels = (needs.config, problem.model, problem.dataset, problem.batch_size, run.algorithm)
+        network = (run.value(f"problem.{key}") for key in ("model", "dataset", "batch_size"))
+        labels = (needs.config, *network, run.algorithm)
         numbers = (
             facts["parameters"] / 1e6,
             4 * facts["parameters"] / 1e6,
@@ -180,9 +209,11 @@ def assembled(rows: Iterable[Row], made: Mapping[str, Any]) -> Tables:
         title="Dry run of the paper-scale configs",
         tables=(table,),
         notes=(
-            f"`make dry-run`: {STEPS} steps and an evaluation under `bfrun -np {RANKS}`, one node "
-            "a rank, made-up data in the real format, everything else as in the config.",
-            "Computed: parameters x 4 bytes x vectors of the algorithm x 1 out-neighbor.",
+            f"`make dry-run`: {STEPS} steps and an evaluation under bfrun, a node a rank, made-up "
+            f"data in the real format, everything else as in the config. Configs of at most {FEW} "
+            "nodes run on all of them, others on two.",
+            "Computed: parameters x 4 bytes x vectors of the algorithm x messages of the busiest "
+            "rank.",
             f"{made['cpu']}, {made['cores']} cores; commit {made['commit']}.",
         ),
         made=made,

@@ -1,6 +1,7 @@
 """Speed of the gradients of all workers, and of their evaluation."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,9 @@ def of_blocks(counts: tuple[int, ...] = (32, 128, 512), rounds: int = 5) -> list
             for n in counts:
                 workers = Workers(model, n)
                 sizes = sorted(size for size in {*BLOCKS, n} if size <= n)
-                blocks = {str(size): partial(workers.gradient, size) for size in sizes}
+                blocks: dict[str, Any] = {
+                    str(size): partial(workers.gradient, size) for size in sizes
+                }
                 with threads(number):
                     times = interleaved(rounds, ours=workers.gradient, **blocks)
                 best = times.fastest(*blocks)
@@ -59,7 +62,7 @@ def of_numbers(counts: tuple[int, ...] = (8, 32, 128, 512), rounds: int = 5) -> 
     found, (few, *more) = [], counts
     for model, name in NAMES.items():
         with threads(1):
-            each = {str(n): Workers(model, n).gradient for n in counts}
+            each: dict[str, Any] = {str(n): Workers(model, n).gradient for n in counts}
             times = interleaved(rounds, **each)
         for n in more:
             what = f"{name}, threads = 1: time a worker at n = {n} / at n = {few}"

@@ -81,6 +81,7 @@ def a_million_averages() -> float:
     topology = build("one_peer_exponential", 2**20)
     engine, x = Embedded(topology), torch.randn(2**20, 16)
     mean = x.double().mean(dim=0)
+    assert topology.period is not None
     for k in range(topology.period):
         x = engine.mixer(k)(x)
     assert float((x - mean).abs().max()) < 1e-5

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from expograph import algorithms
+from expograph.config import Logistic
 from expograph.engines.embedded import Embedded
 from expograph.graphs.topology import build
 from expograph.measure.ratios import Ratio
@@ -74,13 +75,14 @@ def _of_update(settings: dict, n: int, rounds: int) -> Ratio:
 
 def of_gradients(n: int = 1024, dim: int = 100, rounds: int = 7) -> list[Ratio]:
     """Closed-form gradients of logistic regression, against autograd of the same losses."""
-    problem = assemble(run_of({"kind": "logistic", "dim": dim, "samples": 50}, n)).problem
+    settings = Logistic(kind="logistic", dim=dim, samples=50)
+    problem = Convex(settings, n, range(n), seed=0)
     x = torch.randn(n, dim, dtype=torch.float64)
     found = interleaved(
         rounds,
         closed=lambda: problem.loss.value_and_gradient(x, *problem.local),
-        together=lambda: by_autograd(problem, x),
-        loop=lambda: by_autograd_one_by_one(problem, x),
+        together=lambda: by_autograd(problem, settings.l2, x),
+        loop=lambda: by_autograd_one_by_one(problem, settings.l2, x),
     )
     group = f"logistic regression, n = {n:,}, d = {dim}"
     return [
@@ -89,20 +91,20 @@ def of_gradients(n: int = 1024, dim: int = 100, rounds: int = 7) -> list[Ratio]:
     ]
 
 
-def by_autograd(problem: Convex, x: Tensor) -> Tensor:
+def by_autograd(problem: Convex, l2: float, x: Tensor) -> Tensor:
     """Gradients (n, d) of all workers' losses at once."""
     x = x.clone().requires_grad_()
     margins = problem.labels * torch.bmm(problem.features, x.unsqueeze(2)).squeeze(2)
-    values = softplus(-margins).mean(dim=1) + problem.settings.l2 / 2 * x.square().sum(dim=1)
+    values = softplus(-margins).mean(dim=1) + l2 / 2 * x.square().sum(dim=1)
     return torch.autograd.grad(values.sum(), x)[0]
 
 
-def by_autograd_one_by_one(problem: Convex, x: Tensor) -> Tensor:
+def by_autograd_one_by_one(problem: Convex, l2: float, x: Tensor) -> Tensor:
     """Gradients (n, d), one worker after the other, as a straightforward script."""
     gradients = []
     for row, a, b in zip(x, problem.features, problem.labels, strict=True):
         row = row.clone().requires_grad_()
-        value = softplus(-b * (a @ row)).mean() + problem.settings.l2 / 2 * row.square().sum()
+        value = softplus(-b * (a @ row)).mean() + l2 / 2 * row.square().sum()
         gradients.append(torch.autograd.grad(value, row)[0])
     return torch.stack(gradients)
 

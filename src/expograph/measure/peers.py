@@ -7,6 +7,7 @@ the way of EXO Gym and of most tutorials. BlueFog's are this repository's own ra
 import json
 import shutil
 import time
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +39,7 @@ def of_processes(counts: tuple[int, ...] = (4, 8, 16), rounds: int = 5) -> list[
             for topology, name in AVERAGED.items():
                 times = interleaved(
                     rounds,
-                    processes=lambda topology=topology: processes.step(topology),
+                    processes=partial(processes.step, topology),
                     ours=_ours(topology, n),
                 )
                 what = f"small CNN, n = {n}, {name}: {n} processes over gloo / embedded engine"
@@ -167,6 +168,7 @@ def _averaged(mine: torch.Tensor, topology: str, rank: int, n: int, k: int) -> t
     hop = 2 ** (k % (n - 1).bit_length())
     heard = torch.empty_like(mine)
     sending = dist.isend(mine, (rank - hop) % n)
+    assert sending is not None, "gloo sends what is sent"
     dist.recv(heard, (rank + hop) % n)
     sending.wait()
     return (mine + heard) / 2

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from expograph.config import Run, load
@@ -48,7 +49,8 @@ problem = {{ kind = "classification", dataset = "fashion_mnist", model = "{model
 seed = {seeds}
 """
 TABLES = [f"configs/{name}.toml" for name in ("table1", "table2", "table3")]
-UNREAD = ("runs", "figures", "report", "custom", "tensorboard", "running")  # of the results
+# of the results
+UNREAD = ("runs", "figures", "report", "custom", "mine", "tensorboard", "running")
 
 
 def of_small_runs(count: int = 300, steps: int = 5000) -> list[Ratio]:
@@ -71,8 +73,8 @@ def of_threads(steps: int = 150, rounds: int = 3) -> list[Ratio]:
     for model, name in {"mlp": "MLP", "cnn": "small CNN"}.items():
         times = interleaved(
             rounds,
-            after=lambda model=model: _long(model, steps, jobs=1),
-            beside=lambda model=model: _long(model, steps, jobs=2),
+            after=partial(_long, model, steps, jobs=1),
+            beside=partial(_long, model, steps, jobs=2),
             warm_up=0,
         )
         what = f"{name}, n = 32, two runs of {steps} steps: one after the other / side by side"

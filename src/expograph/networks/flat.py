@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from expograph.networks.small import Stacked
 
 # Workers that a thread takes at once, measured on a CPU of 32 MiB L3 (docs/performance.md)
 BLOCK = {"convolution": 32, "linear": 128}
+
+Network = Callable[..., Any]  # a worker's network as a function of its inputs
 
 
 class FlatModel:
@@ -115,31 +118,42 @@ class FlatModel:
             modified.
         """
         if self.random or len(x) == 1:
-            losses, gradients, new = zip(
-                *(
-                    self.of_one(
-                        x[i],
-                        buffers[i],
-                        lambda net, i=i: F.cross_entropy(net(images[i]), labels[i]),
-                        seeds[i] if self.random else None,
-                    )
-                    for i in range(len(x))
-                ),
-                strict=True,
-            )
-            return torch.stack(losses), torch.stack(gradients), torch.stack(new)
+            return self._one_by_one(x, buffers, images, labels, seeds)
         self._module.train()
         number = math.ceil(len(x) / (block or self._block_of(x)))
         if number == 1:
             return self._of_block(x, buffers, images, labels)
-        losses, new, gradients = [], [], empty_like(x)
+        losses: list[Tensor] = []
+        new: list[Tensor] = []
+        gradients = empty_like(x)
         arrays = (x, buffers, images, labels, gradients)
-        for *block, into in zip(*(array.tensor_split(number) for array in arrays), strict=True):
-            of_block, gradient, new_buffers = self._of_block(*block)
+        for *part, into in zip(*(array.tensor_split(number) for array in arrays), strict=True):
+            of_part, gradient, new_buffers = self._of_block(*part)
             into.copy_(gradient)
-            losses.append(of_block)
+            losses.append(of_part)
             new.append(new_buffers)
         return torch.cat(losses), gradients, torch.cat(new)
+
+    def _one_by_one(
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        seeds: Sequence[int] | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`loss_and_gradient`, a worker after the other."""
+        of_each: Sequence[int | None] = [None] * len(x)
+        if self.random:
+            if seeds is None:
+                raise ValueError("a network that draws random numbers needs seeds")
+            of_each = seeds
+        rows = []
+        for i, seed in zip(range(len(x)), of_each, strict=True):
+            loss = partial(_cross_entropy, images=images[i], labels=labels[i])
+            rows.append(self.of_one(x[i], buffers[i], loss, seed))
+        losses, gradients, new = (torch.stack(part) for part in zip(*rows, strict=True))
+        return losses, gradients, new
 
     def _block_of(self, x: Tensor) -> int:
         """So many workers that what passes between layers stays in the cache."""
@@ -166,7 +180,7 @@ class FlatModel:
         self,
         x: Tensor,
         buffers: Tensor,
-        loss: Callable[[Callable[..., Any]], Tensor],
+        loss: Callable[[Network], Tensor],
         seed: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One worker's loss, gradient (d,) and new buffers (b,), in training mode.
@@ -223,6 +237,10 @@ class FlatModel:
     def _buffer_views(self, buffers: Tensor) -> dict[str, Tensor]:
         """Buffers by name as views of the last axis of (..., b)."""
         return _split(buffers, self._buffer_sizes, self._buffer_shapes)
+
+
+def _cross_entropy(network: Network, images: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(network(images), labels)
 
 
 @contextmanager

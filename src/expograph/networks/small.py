@@ -67,6 +67,10 @@ class BatchNorm(nn.BatchNorm2d):
     Ref: Ioffe & Szegedy, ICML 2015, arXiv:1502.03167.
     """
 
+    running_mean: Tensor
+    running_var: Tensor
+    momentum: float
+
     def forward(self, images: Tensor) -> Tensor:
         return F.batch_norm(
             images,

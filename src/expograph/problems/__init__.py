@@ -1,24 +1,26 @@
 """Problems by kind: what the workers minimise, seen through one interface, `problem.Problem`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from expograph.config import Classification, LeastSquares, Logistic
+from expograph.config import Classification, LeastSquares, Logistic, Own
 from expograph.config import Detection as DetectionSettings
 from expograph.names import known
 from expograph.problems.classification import ImageClassification
 from expograph.problems.convex import Convex
 from expograph.problems.detection import Detection
+from expograph.problems.own import divided
 from expograph.problems.problem import Problem
 
 __all__ = ["PROBLEMS", "Problem", "build"]
 
-Settings = Logistic | LeastSquares | Classification | DetectionSettings
+Settings = Logistic | LeastSquares | Classification | DetectionSettings | Own
 
-PROBLEMS: dict[str, type[Problem]] = {
+PROBLEMS: dict[str, Callable[..., Problem]] = {
     "logistic": Convex,
     "least_squares": Convex,
     "classification": ImageClassification,
     "detection": Detection,
+    "own": divided,
 }
 
 

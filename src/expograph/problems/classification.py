@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ class ImageClassification:
     def _of_batch(self, x: Tensor, buffers: Tensor, batch: int) -> tuple[Tensor, Tensor, Tensor]:
         samples = self.batches.at(batch)  # (R, B)
         batch_images = self.images.train(samples, self._draws(batch))
-        if self.images.reads_ahead:
+        if isinstance(self.images, images.FolderImages):
             self.images.expect(self.batches.at(batch + 1), self._draws(batch + 1))
         labels = self._labels[torch.from_numpy(samples).to(self.device)]
         seeds = None
@@ -126,7 +126,7 @@ class ImageClassification:
             }
         return metrics
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         return {
             "data_source": self.dataset.source,
             "shards": describe(self.shards, self.dataset.train_labels),
@@ -149,7 +149,7 @@ class ImageClassification:
     def count_correct(self, x: Tensor, buffers: Tensor) -> Tensor:
         """Correct answers of models (R, d) on all test images, (R,) float64."""
         correct = torch.zeros(len(x), dtype=torch.float64)
-        blocks = [x.split(TEST_MODELS), buffers.split(TEST_MODELS), correct.split(TEST_MODELS)]
+        blocks = [torch.split(array, TEST_MODELS) for array in (x, buffers, correct)]
         every = np.arange(len(self.dataset.test_labels))
         for some, labels in self._chunks(every, TEST_CHUNK // TEST_MODELS):
             for models, statistics, counts in zip(*blocks, strict=True):
@@ -170,4 +170,6 @@ class ImageClassification:
 @lru_cache(maxsize=2)
 def _load(name: str) -> data.Dataset | data.Folder:
     """One copy of a data set for all runs of a process."""
-    return data.load(name)
+    found = data.load(name)
+    assert isinstance(found, data.Dataset | data.Folder), f"{name}: configs let no other through"
+    return found

@@ -6,7 +6,7 @@ local one plus N(0, noise^2 I): the noise variance is known exactly and the same
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -74,7 +74,7 @@ class Convex:
             "suboptimality": float(self._at_all(mean)[0].mean()) - self.minimum,
         }
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         """zeta2: 1/n sum_i |grad f_i(x*)|^2, the heterogeneity at the minimiser."""
         zeta2 = self._at_all(self.minimiser)[1].square().sum(dim=1).mean()
         return {"zeta2": float(zeta2), "sigma2": self.settings.noise**2 * self.settings.dim}

@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import ClassVar
+from functools import lru_cache, partial, reduce
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from expograph.data.batches import Batches
 from expograph.data.partition import describe, partition
 from expograph.data.scenes import Scenes, Target
 from expograph.networks import detectors
-from expograph.networks.flat import FlatModel
+from expograph.networks.flat import FlatModel, Network
 from expograph.randomness import AUGMENT, INITIAL, LAYERS, generator
 
 TEST_CHUNK = 50  # small test images a forward pass; photographs go by fours
@@ -63,14 +63,8 @@ class Detection:
             images, targets = self._batch(samples, generator(self.seed, AUGMENT, rank, k))
             # proposals and anchors are sampled at random
             seed = int(generator(self.seed, LAYERS, rank, k).integers(2**63))
-            rows.append(
-                self.model.of_one(
-                    x[i],
-                    buffers[i],
-                    lambda net, images=images, targets=targets: sum(net(images, targets).values()),
-                    seed,
-                )
-            )
+            loss = partial(_summed_losses, images=images, targets=targets)
+            rows.append(self.model.of_one(x[i], buffers[i], loss, seed))
         losses, gradients, new = (torch.stack(part) for part in zip(*rows, strict=True))
         return losses, gradients.addcmul_(self._decayed, x), new
 
@@ -96,8 +90,8 @@ class Detection:
 
         When final also map_50_worker_mean and map_50_worker_worst, over the local models.
         """
-        found = {}
-        for rank, rows in enumerate(measured[:, 1:].unflatten(1, (-1, DETECTIONS, 6))):
+        found: dict[int, Any] = {}
+        for rank, rows in enumerate(torch.unflatten(measured[:, 1:], 1, (-1, DETECTIONS, 6))):
             share = itertools.chain(*self._passes(rank))
             found |= zip(share, unpacked(rows), strict=False)  # a smaller share leaves rows empty
         # in the images' own order, by which equal scores are ranked
@@ -108,7 +102,7 @@ class Detection:
             metrics["map_50_worker_worst"] = float(measured[:, 0].min())
         return metrics
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         return {
             "data_source": self.scenes.source,
             "shards": describe(self.shards, self.scenes.train_labels),
@@ -187,4 +181,11 @@ def flipped(image: Tensor, target: Target) -> tuple[Tensor, Target]:
 @lru_cache(maxsize=2)
 def _load(name: str) -> Scenes:
     """One copy of a data set for all runs of a process."""
-    return data.load(name)
+    scenes = data.load(name)
+    assert isinstance(scenes, Scenes), f"{name}: configs let no other data set through"
+    return scenes
+
+
+def _summed_losses(network: Network, images: list[Tensor], targets: list[Target]) -> Tensor:
+    losses: dict[str, Tensor] = network(images, targets)
+    return reduce(torch.add, losses.values())

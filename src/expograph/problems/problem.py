@@ -1,7 +1,7 @@
 """What `train` asks of a problem."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -19,9 +19,12 @@ class Problem(Protocol):
         ranks: the workers held here.
     """
 
-    metrics: Mapping[str, str]
-    workers: int
-    ranks: Sequence[int]
+    @property
+    def metrics(self) -> Mapping[str, str]: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def ranks(self) -> Sequence[int]: ...
 
     def initial(self) -> tuple[Tensor, Tensor]:
         """The common starting model (d,) and its buffers (b,), b = 0 without batch norm."""
@@ -43,5 +46,5 @@ class Problem(Protocol):
         0 is asked.
         """
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         """Facts for the run's record: sizes of the shards, source of the data and the like."""

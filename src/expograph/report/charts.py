@@ -18,7 +18,7 @@ import vl_convert
 
 from expograph.report.style import COLOURS, DASHES, line_style, name_of
 
-DASH = {"-": [], "--": [6, 3], "-.": [7, 3, 1, 3], ":": [1.5, 2.5]}
+DASH: dict[str, list[float]] = {"-": [], "--": [6, 3], "-.": [7, 3, 1, 3], ":": [1.5, 2.5]}
 PAPER, INK = "#ffffff", "#1a1a1a"
 DEPTH = COLOURS["static_exponential"]  # of a matrix's entries
 FONT = "system-ui, sans-serif"
@@ -109,7 +109,7 @@ class Inputs:
         self, name: str, label: str, group: str, options: Mapping[Any, str], value: Any
     ) -> None:
         """A list of options: value -> what is read."""
-        choices = {"options": list(options), "labels": list(options.values())}
+        choices: dict[str, Any] = {"options": list(options), "labels": list(options.values())}
         self._add(name, group, alt.binding_select, value, name=label, **choices)
 
     def slider(self, name: str, label: str, group: str, low: int, high: int, value: int) -> None:
@@ -301,4 +301,4 @@ def _logarithmic(switch: str, values: pd.Series) -> dict[str, Any]:
 @cache
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script that needs no network."""
-    return vl_convert.javascript_bundle()
+    return vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub asks for a snippet

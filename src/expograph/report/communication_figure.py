@@ -1,5 +1,7 @@
 """The figure of what `make bench-comm` and `make testbed` measured."""
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -25,7 +27,8 @@ def step_times(times: TableResult, where: str) -> Figure:
             if engine == "mpi":
                 continue
             rows, colour = at[at["averaging"] == label], style.COLOURS[topology]
-            line = {"color": colour, "linestyle": ":" if engine == "horovod" else "-"}
+            dashes = ":" if engine == "horovod" else "-"
+            line: dict[str, Any] = {"color": colour, "linestyle": dashes}
             axis.plot(rows["elements"], rows["ms"], marker="o", ms=3, label=label, **line)
             axis.plot(rows["elements"], rows["predicted_ms"], "x", ms=5, color=colour)
         rows = at[at["averaging"] == "one-peer exponential"]

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,15 +12,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from expograph.report.style import line_style, name_of, new_figure, styled
+from expograph.report.style import legend_below, line_style, name_of, new_figure, styled
 
 ROUNDING = 0.05  # hours: the published ones have one decimal
+MARKERS = "s^v"  # of predictions by other models
 LEVELS = (1.2, 1.5, 2, 5, 10, 20, 50)
 OUTLINE = [withStroke(linewidth=2.2, foreground="black")]  # white lines on yellow cells
 
 
 @styled
-def node_hours(cells: pd.DataFrame, predictions: Mapping[str, str]) -> Figure:
+def node_hours(
+    cells: pd.DataFrame, predictions: Mapping[str, str], others: Mapping[str, pd.DataFrame]
+) -> Figure:
     """Nodes times hours, published and predicted, against nodes; a panel for each topology.
 
     Perfect scaling is a horizontal line, so that what a topology costs is its rise.
@@ -27,28 +31,35 @@ def node_hours(cells: pd.DataFrame, predictions: Mapping[str, str]) -> Figure:
     Args:
         cells: a row a cell: topology, nodes, published (hours) and a column a prediction (hours).
         predictions: column -> line style.
+        others: name -> frame with topology, nodes and predicted (hours) of some cells: grey
+            symbols.
     """
     topologies = list(cells["topology"].drop_duplicates())
-    figure, axes = new_figure(len(topologies))
+    figure, axes = new_figure(len(topologies), height=2.7)
     for ax, topology in zip(axes, topologies, strict=True):
         at = cells[cells["topology"] == topology].sort_values("nodes")
         nodes, colour = at["nodes"], line_style(topology)["color"]
         bars = {"yerr": ROUNDING * nodes, "capsize": 3, "elinewidth": 0.9, "label": "published"}
         ax.errorbar(nodes, nodes * at["published"], fmt="o", ms=5, color=colour, **bars)
         for column, dashes in predictions.items():
-            line = {"color": colour, "linestyle": dashes, "marker": "x", "ms": 4, "lw": 1.2}
-            ax.plot(nodes, nodes * at[column], label=column, **line)
+            line: dict[str, Any] = {"color": colour, "linestyle": dashes, "label": column}
+            ax.plot(nodes, nodes * at[column], marker="x", ms=4, lw=1.2, **line)
+        for marker, (name, frame) in zip(MARKERS, others.items(), strict=False):
+            own = frame[frame["topology"] == topology].sort_values("nodes")
+            look: dict[str, Any] = {"color": "#777777", "ms": 4, "mfc": "none", "lw": 0}
+            ax.plot(
+                *(own["nodes"], own["nodes"] * own["predicted"]), label=name, marker=marker, **look
+            )
         ax.set_xscale("log", base=2)
         ax.set_xticks(nodes, [str(n) for n in nodes])
         ax.minorticks_off()
         title = "psgd" if topology == "fully_connected" else topology
         ax.set(xlabel="nodes (8 GPUs each)", title=name_of(title))
-        handles, labels = ax.get_legend_handles_labels()
-        ax.legend(handles[::-1], labels[::-1], loc="upper left")
     top = max(ax.get_ylim()[1] for ax in axes)
     for ax in axes:
-        ax.set_ylim(40, 1.04 * top)  # room for the legend
+        ax.set_ylim(40, top)
     axes[0].set_ylabel("node-hours of 90 epochs")
+    legend_below(figure, axes[0])
     return figure
 
 
@@ -106,5 +117,5 @@ def _contours(ax, values: np.ndarray) -> None:
 
 
 def _hatched(corner: tuple[float, float]) -> Rectangle:
-    look = {"hatch": "///", "edgecolor": "#ffffff70", "linewidth": 0, "fill": False}
+    look: dict[str, Any] = {"hatch": "///", "edgecolor": "#ffffff70", "linewidth": 0, "fill": False}
     return Rectangle(corner, 1, 1, **look)

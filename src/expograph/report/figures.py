@@ -5,7 +5,7 @@ Each is as wide as a column or as the text of a two-column paper: `style.COLUMN`
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from expograph.analysis.consensus import consensus_errors
-from expograph.analysis.transients import fitted, transient_exponent
+from expograph.analysis.transients import fitted
 from expograph.config.facts import is_reference, over_exact
 from expograph.graphs import theory
 from expograph.graphs.spectral import averages_exactly, spectral_gap
@@ -42,8 +42,8 @@ def gap_against_nodes(sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128, 256, 512
     """Spectral gap of the static graphs against n, and the static exponential one at every n."""
     figure, (left, right) = new_figure(2)
     for name in STATIC:
-        gaps = [spectral_gap(build(name, n).at(0)) for n in sizes]
-        left.loglog(sizes, gaps, marker=".", markersize=4, **line_style(name))
+        of_static = [spectral_gap(build(name, n).at(0)) for n in sizes]
+        left.loglog(sizes, of_static, marker=".", markersize=4, **line_style(name))
     left.set(xlabel="nodes $n$", ylabel=GAP, title="static graphs")
     left.set_xscale("log", base=2)
     left.legend()
@@ -169,8 +169,8 @@ def _panels(count: int, stacked: int = 1) -> tuple[Figure, np.ndarray]:
     rows = blocks * stacked
     height = rows * min(width / columns + 0.1, 2.3)
     figure = Figure((width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).reshape(blocks, stacked, columns)
-    axes = axes.swapaxes(1, 2).reshape(-1, stacked)
+    grid = figure.subplots(rows, columns, squeeze=False).reshape(blocks, stacked, columns)
+    axes = grid.swapaxes(1, 2).reshape(-1, stacked)
     for ax in axes[count:].ravel():
         ax.remove()
     return figure, axes[:count]
@@ -204,7 +204,7 @@ def training_curves(curves: pd.DataFrame, metric: str, ylabel: str, log: bool = 
         scale = "log" if log else "linear"
         ax.set(xlabel="step", title=f"{n} nodes", yscale=scale, ylim=limits)
     axes[0].set_ylabel(textwrap.fill(ylabel, 24))
-    legend_below(figure, axes[0])
+    legend_below(figure, max(axes, key=lambda ax: len(ax.lines)))
     return figure
 
 
@@ -236,11 +236,14 @@ def relative_errors(curves: pd.DataFrame, metric: str, factor: float) -> Figure:
 
 
 @styled
-def transient_growth(measured: pd.DataFrame, factor: float) -> Figure:
+def transient_growth(
+    measured: pd.DataFrame, exponents: Mapping[str, float], factor: float
+) -> Figure:
     """Transient iterations against n on logarithmic axes, with their fitted exponents.
 
     Args:
         measured: `transients.frame` of an experiment; bars are its bootstrap intervals.
+        exponents: topology -> its fitted exponent, of those that have one.
         factor: of its definition, for the axis.
     """
     figure, (ax,) = new_figure(height=3)
@@ -248,11 +251,11 @@ def transient_growth(measured: pd.DataFrame, factor: float) -> Figure:
         used, style = fitted(group), line_style(topology)
         if used.empty:
             continue
-        slope = transient_exponent(group)
-        style["label"] += f": $n^{{{slope.exponent:.1f}}}$" if slope else ""
+        if topology in exponents:
+            style["label"] += f": $n^{{{exponents[topology]:.1f}}}$"
         ends = used[["low", "high"]].fillna({"low": 0}).clip(lower=1)
-        reach = used["transient"] - ends["low"], ends["high"] - used["transient"]
-        reach = [np.nan_to_num(r.clip(lower=0)) for r in reach]
+        below, above = used["transient"] - ends["low"], ends["high"] - used["transient"]
+        reach = [np.nan_to_num(r.clip(lower=0)) for r in (below, above)]
         style |= {"marker": "o", "markersize": 3, "capsize": 2, "elinewidth": 0.8}
         ax.errorbar(used["nodes"], used["transient"], yerr=reach, **style)
     ax.set(xscale="log", yscale="log", xlabel="nodes $n$")

@@ -14,6 +14,7 @@ from expograph.analysis import transients
 from expograph.config import load
 from expograph.report import figures, reading
 from expograph.report.headline import headline
+from expograph.report.stage_figure import transient_stage
 
 CONSENSUS = (
     "ring",
@@ -31,7 +32,7 @@ TESTBED = "bench_comm/testbed_1gbit"
 
 def factor(experiment: str) -> float:
     """How near parallel SGD is near, in the definition of transient iterations."""
-    return load(f"configs/{experiment}.toml").table.factor
+    return load(f"configs/{experiment}.toml").required_table.factor
 
 
 def curves(root: Path, experiment: str) -> pd.DataFrame:
@@ -40,14 +41,24 @@ def curves(root: Path, experiment: str) -> pd.DataFrame:
 
 
 def _headline(root: Path) -> Figure:
-    accuracy = tables.load(root / "iid")["accuracy_averaged"]
-    times = tables.load(root / TESTBED)
-    return headline(accuracy, reading.csv(root / "iid/runs.csv"), times["times"], times["links"])
+    accuracy = tables.required(root / "table2")["accuracy_averaged"]
+    times = tables.required(root / TESTBED)
+    return headline(accuracy, reading.csv(root / "table2/runs.csv"), times["times"], times["links"])
 
 
 def _transients(root: Path) -> Figure:
-    measured = transients.frame(tables.load(root / "transients")[transients.MEASURED])
-    return figures.transient_growth(measured, factor("transients"))
+    found = tables.required(root / "transients")
+    measured = transients.frame(found[transients.MEASURED])
+    rows = found["exponents"].means()
+    exponents = {r["topology"]: r["measured"] for r in rows if r["measured"] is not None}
+    return figures.transient_growth(measured, exponents, factor("transients"))
+
+
+def _stage(root: Path, experiment: str) -> Figure:
+    table = load(f"configs/{experiment}.toml").required_table
+    assert table.within is not None, f"{experiment}: a table of a stage has `within`"
+    found = tables.required(root / experiment)
+    return transient_stage(found[f"{table.metrics[0]}_difference"], table.within)
 
 
 DRAW: dict[str, Callable[[Path], Figure]] = {
@@ -60,8 +71,10 @@ DRAW: dict[str, Callable[[Path], Figure]] = {
     "table2_curves": lambda root: figures.training_curves(
         curves(root, "table2"), "accuracy_averaged", ACCURACY
     ),
-    "iid_curves": lambda root: figures.training_curves(
-        curves(root, "iid"), "train_loss", "training loss"
+    "table2_dirichlet_curves": lambda root: figures.training_curves(
+        curves(root, "table2_dirichlet"), "accuracy_averaged", ACCURACY
     ),
     "transients": _transients,
+    "transient_stage": lambda root: _stage(root, "transient_stage"),
+    "transient_stage_cnn": lambda root: _stage(root, "transient_stage_cnn"),
 }

@@ -11,7 +11,7 @@ import pandas as pd
 
 from expograph.graphs.mixing import Mixing
 from expograph.graphs.spectral import contraction, spectral_gap, window_of
-from expograph.graphs.topology import Topology, build, ceil_log2, grid_shape
+from expograph.graphs.topology import Topology, build, ceil_log2, grid_shape, undefined
 
 NODE = 0.1  # radius of a rank's disc, in units of the circle's
 STUB = 0.55  # of the way to the next rank: how far a link around the torus is drawn
@@ -109,6 +109,9 @@ def facts(name: str, sizes: tuple[int, ...]) -> pd.DataFrame:
     """What a step costs and what it does to disagreement, a row for each n."""
     rows = []
     for n in sizes:
+        if reason := undefined(name, n):
+            rows.append({"nodes n": n, "period (steps)": f"not defined: {reason}"})
+            continue
         topology = build(name, n)
         tau = max(1, ceil_log2(n))
         window = window_of(topology, 0, topology.period or tau)
@@ -126,4 +129,4 @@ def facts(name: str, sizes: tuple[int, ...]) -> pd.DataFrame:
                 f"{contraction(window_of(topology, 0, tau)):.4f}",
             }
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, dtype=object).fillna("")

@@ -41,7 +41,7 @@ def headline(
     for row, (topology, averaging) in enumerate(HEADLINE.items()):
         colour, found = training_style(topology)["color"], measured[topology]
         line = {"fmt": "o", "color": colour, "ms": 5, "capsize": 3}
-        left.errorbar(found.mean, row, xerr=found.half_width, **line)
+        left.errorbar(found.number, row, xerr=found.half_width, **line)
         time = steps[averaging]["ms"]
         right.barh(row, time, color=colour, height=0.6)
         right.text(time, row, f" {time:.0f}", va="center", fontsize=7)

@@ -104,7 +104,8 @@ def blocks(widths: list[int], room: int) -> list[list[int]]:
     """Columns, by their numbers, in as few blocks as fit the room, and these about equally wide."""
 
     def filled(room: int) -> list[list[int]]:
-        made, used = [[]], 0
+        made: list[list[int]] = [[]]
+        used = 0
         for j, width in enumerate(widths):
             if made[-1] and used + width > room:
                 made, used = [*made, []], 0

@@ -20,8 +20,8 @@ def ledger(root: Path, groups: list[Group]) -> list[dict[str, Any]]:
         raise ReportError(str(e)) from None
     claims = kept.claims if kept else ()
     homes: dict[str, list[Scale]] = {}
-    for scale in (s for g in groups for s in g.scales if s.runs is not None):
-        for key in scale.runs["key"]:
+    for scale in (scale for group in groups for scale in group.scales):
+        for key in () if scale.runs is None else scale.runs["key"]:
             homes.setdefault(key, []).append(scale)
     return [_entry(claim, homes) for claim in claims]
 
@@ -34,7 +34,9 @@ def _entry(claim: Finding, homes: dict[str, list[Scale]]) -> dict[str, Any]:
         "statement": claim.statement,
         "source": claim.source,
         "verdict": claim.verdict,
-        "counts": claim.counts,
+        "ledger": claim.ledger,
+        "endpoint": claim.counts(primary=True),
+        "beside": claim.counts(primary=False),
         "parts": claim.parts,
         "runs": _rests_on(keys, homes, claim.config),
     }
@@ -56,7 +58,7 @@ def _rests_on(
         {
             "name": name,
             "count": len(found),
-            "keys": [] if len(found) == len(scale.runs) else found,
+            "keys": [] if scale.runs is not None and len(found) == len(scale.runs) else found,
         }
         for name, (scale, found) in by_scale.items()
     ]

@@ -1,36 +1,42 @@
-"""The ledger of claims as Markdown, results/claims.md."""
+"""The ledgers of claims as Markdown, results/claims.md, and how claims are decided, in words."""
 
 import pandas as pd
 
 from expograph.claims.ledger import FILE, Ledger
-from expograph.claims.outcome import Finding
+from expograph.claims.outcome import Finding, LedgerName
 from expograph.report.markdown import markdown
 
-HEAD = (
-    "# The paper's claims, measured\n",
-    "A claim is *reproduced* if all its parts hold here, *partly* if some do, *not reproduced* "
-    "if none does and one is refuted. A part that compares measured numbers holds if its whole "
-    "95 % interval lies on the claimed side, does not if it lies on the other, and is "
-    "undecided between. Differences in accuracy are in points, over pairs of runs with the "
-    "same seeds, with the p of the paired t-test.\n",
+HEAD = "# Claims, measured\n"
+DECIDED = (
+    "A claim is decided by its primary endpoint, fixed before its runs, or, where the runs were "
+    "there already (transients, Table 2), before this ledger was measured: supported if "
+    "the endpoint holds (all of its parts, where it has several), refuted if it does not. What "
+    "compares measured numbers holds if a one-sided test at 2.5 % says so, that is if the whole "
+    "95 % interval lies on the claimed side; it does not if the interval lies on the other, and "
+    'is undecided between. "Within" takes two such tests. Parts beside the endpoint are tested '
+    "with Holm's correction for their number. Differences in accuracy are in points, over pairs "
+    "of runs with the same seeds, with the p of the two-sided paired t-test."
 )
+HEADINGS: dict[LedgerName, str] = {
+    "paper": "The paper's claims",
+    "successors": "Its successors' claims",
+    "ours": "Ours",
+}
 
 
 def ledger_markdown(ledger: Ledger) -> str:
-    """A summary, then each claim with its parts."""
-    summary = [
-        {
-            "claim": f"[{finding.id}](#{finding.id})",
-            "statement": finding.statement,
-            "verdict": finding.verdict,
-            "do its parts hold": finding.counts,
-        }
-        for finding in ledger.claims
-    ]
+    """Three ledgers: a summary of each, then each claim with its parts."""
     made = ledger.made
-    lines = [*HEAD, markdown(pd.DataFrame(summary), made=["claim"]) + "\n"]
-    for finding in ledger.claims:
-        lines += _section(finding)
+    lines = [HEAD, DECIDED + "\n"]
+    for name, heading in HEADINGS.items():
+        claims = [finding for finding in ledger.claims if finding.ledger == name]
+        if claims:
+            lines += [
+                f"## {heading}\n",
+                markdown(pd.DataFrame(_summary(claims)), made=["claim"]) + "\n",
+            ]
+            for finding in claims:
+                lines += _section(finding)
     lines.append(
         f"`make claims`; {made['cpu']}, {made['cores']} cores, torch {made['torch']}, code "
         f"{made['code']}.\n"
@@ -38,11 +44,32 @@ def ledger_markdown(ledger: Ledger) -> str:
     return "\n".join(lines)
 
 
+def _summary(claims: list[Finding]) -> list[dict[str, str]]:
+    return [
+        {
+            "claim": f"[{finding.id}](#{finding.id})",
+            "statement": finding.statement,
+            "verdict": finding.verdict,
+            "endpoint": finding.counts(primary=True),
+            "beside it": finding.counts(primary=False),
+        }
+        for finding in claims
+    ]
+
+
 def _section(finding: Finding) -> list[str]:
-    parts = [{"part": p.text, "holds": p.holds, "evidence": p.evidence} for p in finding.parts]
+    parts = [
+        {
+            "": "endpoint" if part.primary else "",
+            "part": part.text,
+            "holds": part.holds,
+            "evidence": part.evidence,
+        }
+        for part in finding.parts
+    ]
     runs = {key for part in finding.parts for key in part.runs}
     lines = [
-        f"## {finding.id}\n",
+        f"### {finding.id}\n",
         f"{finding.statement} *Source: {finding.source}.* **{finding.verdict.capitalize()}.**\n",
         _table(parts),
     ]

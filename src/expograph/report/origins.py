@@ -7,7 +7,8 @@ import pandas as pd
 
 from expograph.analysis.grouping import plain
 from expograph.analysis.written import heading_of, name_of
-from expograph.config import METRICS, Run
+from expograph.config import Run
+from expograph.config.facts import heading
 from expograph.report import panels, reading
 from expograph.report.reading import Group, Scale
 
@@ -15,6 +16,7 @@ from expograph.report.reading import Group, Scale
 def origins(scale: Scale, group: Group, root: Path) -> dict[str, Any]:
     """Everything about the runs of one scale: where from, what they share, each of them."""
     runs = scale.runs
+    assert runs is not None, f"{scale.name} has not been run"
     keys = panels.settings(runs)
     heads = set(Run.model_fields)
     config = [c for c in runs if c.split(".")[0] in heads and c != "seed"]
@@ -51,7 +53,7 @@ def origins(scale: Scale, group: Group, root: Path) -> dict[str, Any]:
         "scale": scale,
         "group": group,
         "shared": {k: v for k, v in shared.items() if not pd.isna(v)},
-        "metrics": [(m, METRICS.get(m, m)) for m in metrics],
+        "metrics": [(m, heading(m)) for m in metrics],
         "makers": makers,
         "settings": settings,
         "timed": any(row["record"] for setting in settings for row in setting["rows"]),

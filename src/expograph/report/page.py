@@ -8,6 +8,7 @@ Pages are Jinja templates (`templates/`), charts Vega-Lite specifications (`char
 one script that lies beside the pages.
 """
 
+import os
 import re
 import shutil
 import tempfile
@@ -20,13 +21,14 @@ from markupsafe import Markup, escape
 
 from expograph.analysis.published import published_of, published_table
 from expograph.analysis.written import UNAVAILABLE, name_of
-from expograph.claims.outcome import VERDICTS
+from expograph.claims.outcome import LEDGERS, VERDICTS
 from expograph.graphs.theory import RATES
 from expograph.graphs.topology import explained, is_random, names
 from expograph.report import charts, graphs, panels, reading
 from expograph.report.grids import grid, of_text, run_links
 from expograph.report.layout import visible
 from expograph.report.ledger import ledger
+from expograph.report.ledger_markdown import DECIDED, HEADINGS
 from expograph.report.origins import origins
 from expograph.report.reading import Group, ReportError, Scale
 from expograph.report.style import COLOURS
@@ -35,6 +37,16 @@ from expograph.runs.provenance import provenance
 FACTS = (4, 6, 8, 12, 16, 32, 64)  # nodes for which a topology's page lists its costs
 COSTS = (  # folder of results/, heading, what makes it
     ("cost_model", "Hours, predicted and published", "make cost-model"),
+    (
+        "wall_clock/testbed_1gbit",
+        "Accuracy against seconds, virtual cluster, 1 Gbit/s",
+        "make wall-clock",
+    ),
+    (
+        "wall_clock/testbed_100mbit",
+        "Accuracy against seconds, virtual cluster, 100 Mbit/s",
+        "make wall-clock",
+    ),
     ("bench_comm/testbed_1gbit", "Time of a step, virtual cluster, 1 Gbit/s", "make testbed"),
     (
         "bench_comm/testbed_100mbit",
@@ -44,14 +56,17 @@ COSTS = (  # folder of results/, heading, what makes it
     ("bench_comm/one_machine", "Time of a step, one machine", "make bench-comm"),
 )
 LIBRARY = "vega.js"
+DOCUMENTATION = ("build/docs/index.html", "docs")  # the site that `make docs` builds, or its pages
+MADE = ".made"  # in the folder: the paths of the files that are ours
 DATA = ("table.csv", "table.json", "transients.csv")  # copied; curves are in their charts
 
 
 def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
     """Write the report of the results under `root` into the folder `target`.
 
-    It is built beside `target` and then takes its place, so that no reader meets half of it.
-    What has not been run is named with the command that makes it.
+    It is built beside `target` and then takes its place, so that no reader meets half of it; what
+    others have put into the folder stays. What has not been run is named with the command that
+    makes it.
 
     Args:
         configs: the folder of experiments, published numbers and claims.
@@ -62,20 +77,23 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
             else, which is left alone, or cannot be written; one line with its name.
         ConfigError: a config is wrong.
     """
+    target = target.resolve()  # a link stays one
     if target.exists() and not target.is_dir():
         raise ReportError(f"{target}: is no folder; name another")
     if target.exists() and not (target / LIBRARY).exists() and any(target.iterdir()):
         raise ReportError(f"{target}: holds something other than a report; name another folder")
     if not configs.is_dir():
         raise ReportError(f"no {configs}/ here: run it where the repository's configs are")
-    beside = {"prefix": f".{target.name}.", "suffix": ".tmp", "dir": target.parent}
+    beside: dict[str, Any] = {"prefix": f".{target.name}.", "suffix": ".tmp", "dir": target.parent}
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(**beside))
     except OSError as e:
         raise ReportError(f"{target}: {e.strerror}") from None
     try:
-        _write(root, temporary, configs)
+        _write(root, temporary, configs, _documentation(configs.resolve().parent, target))
+        made = "".join(f"{path}\n" for path in _files(temporary))
+        (temporary / MADE).write_text(made, encoding="utf-8")
         temporary.chmod(0o755)
         old = temporary.with_suffix(".old.tmp")
         if target.exists():
@@ -86,26 +104,50 @@ def build(root: Path, target: Path, configs: Path = Path("configs")) -> Path:
             if old.exists():
                 old.rename(target)
             raise
+        _keep_others(old, target)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target / "index.html"
 
 
-def _write(root: Path, folder: Path, configs: Path) -> None:
+def _files(folder: Path) -> list[str]:
+    """The files under a folder, as paths from there."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """Move what is not a report's from its former folder into the one that took its place."""
+    if not (old / MADE).exists():
+        return
+    ours = {MADE, *(old / MADE).read_text(encoding="utf-8").splitlines()}
+    for name in _files(old):
+        if name not in ours and not (new / name).exists():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (old / name).rename(new / name)
+
+
+def _documentation(repository: Path, target: Path) -> str | None:
+    """How a page in `target` links to the documentation: the first that is there, if any."""
+    there = [repository / name for name in DOCUMENTATION if (repository / name).exists()]
+    return Path(os.path.relpath(there[0], target.resolve())).as_posix() if there else None
+
+
+def _write(root: Path, folder: Path, configs: Path, documentation: str | None) -> None:
     groups = reading.groups(root, configs)
     claims = ledger(root, groups)
-    render = _Renderer(folder, groups)
+    ledgers = {HEADINGS[name]: [c for c in claims if c["ledger"] == name] for name in LEDGERS}
+    render = _Renderer(folder, groups, documentation)
     counts = {v: sum(c["verdict"] == v for c in claims) for v in VERDICTS}
     render(
         "index",
         "index",
         "Exponential graphs for decentralized training, reproduced",
-        claims=claims,
+        ledgers=ledgers,
         counts=counts,
         made=provenance(),
     )
-    render("claims", "claims", "The paper's claims, measured", claims=claims)
+    render("claims", "claims", "Claims, measured", ledgers=ledgers, decided=DECIDED)
     for group in groups:
         shown = [_shown(scale, root) for scale in group.scales]
         charted = any(part["charts"] for part in shown)
@@ -137,7 +179,7 @@ def _write(root: Path, folder: Path, configs: Path) -> None:
 class _Renderer:
     """Templates to pages, with what all pages share."""
 
-    def __init__(self, folder: Path, groups: list[Group]) -> None:
+    def __init__(self, folder: Path, groups: list[Group], documentation: str | None) -> None:
         self.folder = folder
         self.environment = Environment(
             loader=PackageLoader("expograph.report"),
@@ -157,6 +199,7 @@ class _Renderer:
             "topologies": names(),
             "colours": COLOURS,
             "unavailable": UNAVAILABLE,
+            "documentation": documentation,
         }
         style = self.environment.get_template("style.css.j2").render()
         (folder / "style.css").write_text(style)

@@ -8,10 +8,10 @@ import pandas as pd
 from expograph.analysis.consensus import consensus_errors
 from expograph.analysis.grouping import plain
 from expograph.analysis.written import heading_of, name_of
-from expograph.config import METRICS, Run
-from expograph.config.facts import is_reference, over_exact
+from expograph.config import Run
+from expograph.config.facts import heading, is_reference, over_exact
 from expograph.graphs.spectral import spectral_gap
-from expograph.graphs.topology import TOPOLOGIES, Topology, build
+from expograph.graphs.topology import TOPOLOGIES, Topology, build, names, undefined
 from expograph.report import charts, graphs, stepped
 from expograph.report.charts import DASH, Chart, Series
 from expograph.report.experiment import CURVES
@@ -92,7 +92,7 @@ def training(scale: Scale) -> Chart | None:
         f"Curves of {scale.name}: {', '.join(line.label for line in series.values())}",
         shown,
         list(series.values()),
-        {m: METRICS[m] for m in metrics},
+        {m: heading(m) for m in metrics},
         x="step",
         selects={name: name for name in where.values()},
         log_x=logarithmic,
@@ -147,7 +147,7 @@ def transients(scale: Scale) -> Chart | None:
             "transient_high": found["high"],
         }
     )
-    factor = scale.experiment.table.factor
+    factor = scale.experiment.required_table.factor
     return charts.lines(
         f"{scale.name}-transients",
         "Transient iterations of each topology against the number of nodes",
@@ -183,10 +183,14 @@ def gaps(sizes: Sequence[int] = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)) -> C
 @cache
 def consensus(sizes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100) -> Chart:
     """|x(k) - x_bar| / |x(0) - x_bar| of pure averaging from N(0, 1) rows."""
-    names = [name for name in TOPOLOGIES if name != "fully_connected"]
+    averaging = {n: names(n, "doubly") for n in sizes}  # pushed models are no averages
+    known = {name for defined in averaging.values() for name in defined} - {"fully_connected"}
+    drawn = [name for name in TOPOLOGIES if name in known]
     frames = []
     for n in sizes:
-        for i, name in enumerate(names):
+        for i, name in enumerate(drawn):
+            if name not in averaging[n]:
+                continue
             errors = consensus_errors(build(name, n), steps, dim)
             rows = {"series": i, "x": range(steps + 1), "n": n, "error": errors}
             frames.append(pd.DataFrame(rows))
@@ -194,7 +198,7 @@ def consensus(sizes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100) 
         "consensus",
         "Relative consensus error of pure averaging against the step, by topology",
         pd.concat(frames),
-        [_line(name) for name in names],
+        [_line(name) for name in drawn],
         {"error": "consensus error relative to the start's; 1e-16 is exact"},
         x="step",
         selects={"n": "nodes n"},
@@ -206,7 +210,7 @@ def consensus(sizes: Sequence[int] = (32, 33), steps: int = 30, dim: int = 100) 
 @cache
 def topology(name: str) -> Chart:
     """The graph, its matrices, their product and its distance to J, step by step."""
-    built = {n: build(name, n) for n in SIZES}
+    built = {n: build(name, n) for n in SIZES if undefined(name, n) is None}
     period = {n: min(graph.period or STEPS, STEPS) for n, graph in built.items()}
     nodes, messages = _drawn(list(built.values()), period)
     products = _over(built, graphs.products)

@@ -17,17 +17,16 @@ def promises(table: TableResult) -> Figure:
     Args:
         table: "ratios" of `measure.ratios`.
     """
-    rows = [row for row in table.rows if row.cells[1].text]
+    rows = [(row, target) for row in table.rows if (target := row.cells[1].text)]
     figure, (axis,) = style.new_figure(height=LINE * len(rows) + 0.7)
     figure.set_figwidth(style.TEXT)
-    for y, row in enumerate(rows):
-        value, target = row.cells
-        low, middle, high = (_better(end, target.text) for end in _ends(value))
+    for y, (row, target) in enumerate(rows):
+        low, middle, high = (_better(end, target) for end in _ends(row.cells[0]))
         colour = KEPT if middle >= 1 else MISSED
         axis.plot([low, high], [y, y], color=colour, lw=1.2)
         axis.plot(middle, y, "o" if middle >= 1 else "X", ms=4, color=colour)
     axis.axvline(1, color="black", lw=0.8)
-    names = [f"{_name(*row.labels)}   {row.cells[1].text}" for row in rows]
+    names = [f"{_name(*row.labels)}   {target}" for row, target in rows]
     axis.set_yticks(range(len(rows)), names, fontsize=5.5)
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_xscale("log", base=2)
@@ -41,7 +40,7 @@ def _name(group: str, measured: str) -> str:
 
 
 def _ends(cell: Cell) -> tuple[float, float, float]:
-    middle = float(cell.mean)
+    middle = float(cell.number)
     return (
         middle if cell.low is None else cell.low,
         middle,

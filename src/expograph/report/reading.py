@@ -5,16 +5,20 @@ so that a report never shows half of a table as if it were the whole.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from expograph.analysis.table_result import TableError, Tables, load
+from expograph.analysis.table_result import FILE, TableError, Tables, load
 from expograph.analysis.transients import MEASURED, frame
 from expograph.config import METRICS, Experiment
 from expograph.config.experiments import experiments
 from expograph.engines import ENGINES
+from expograph.files import DamagedFile
+from expograph.runs import contents
+from expograph.runs.destination import is_same
 
 DATASETS = {"imagenet": "ImageNet", "voc": "PASCAL VOC", "coco": "COCO", "cifar10": "CIFAR-10"}
 NUMBERS = {"step", "nodes", "seed", *METRICS}  # columns of any file
@@ -61,6 +65,11 @@ class Group(NamedTuple):
     title: str
     scales: list[Scale]
 
+    @property
+    def label(self) -> str:
+        """Its name in words: "Table 2 dirichlet"."""
+        return re.sub(r"table(\d)", r"Table \1", self.id).replace("_", " ")
+
 
 def csv(path: Path, columns: tuple[str, ...] = (), **options: Any) -> pd.DataFrame | None:
     """A CSV file with at least these columns; None if there is none.
@@ -86,11 +95,19 @@ def csv(path: Path, columns: tuple[str, ...] = (), **options: Any) -> pd.DataFra
 
 
 def text(path: Path) -> str | None:
-    """A text file, or None if there is none."""
+    """A text file, or None if there is none.
+
+    Raises:
+        ReportError: if it is no text, or not as it was written.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        contents.check(path, content)
+        return content.decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except DamagedFile as e:
+        raise ReportError(str(e)) from None
     except (OSError, UnicodeDecodeError) as e:
         raise ReportError(f"{path}: {getattr(e, 'strerror', None) or 'not a text file'}") from None
 
@@ -119,6 +136,23 @@ def tables(folder: Path) -> Tables | None:
         raise ReportError(str(e)) from None
 
 
+def check_owner(path: Path, found: Tables, experiment: Experiment) -> None:
+    """That the tables of a file were made from this experiment's config, where they say it.
+
+    Of a folder that was copied or moved with its configs the paths are others; the runs are not.
+
+    Raises:
+        ReportError: in one line naming the file.
+    """
+    config = found.made.get("config")
+    if config is None or is_same(Path(str(config)), experiment.path):
+        return
+    rows = (row for table in found.tables for row in table.rows)
+    shown = {key for row in rows for cell in row.cells for key in cell.runs}
+    if not shown or not shown <= {run.key for run in experiment.runs}:
+        raise ReportError(f"{path}: is of {config}, not of {experiment.path}: make it anew")
+
+
 def groups(root: Path, configs: Path) -> list[Group]:
     """Every experiment of `configs`, tables first, with what results/ has of it at each scale.
 
@@ -134,7 +168,8 @@ def groups(root: Path, configs: Path) -> list[Group]:
         for engine in ENGINES:
             if (root / f"{experiment.name}_{engine}").is_dir():
                 label = f"{experiment.scale}, {engine}"
-                command = f"make reproduce-table TABLE={id.removeprefix('table')} ENGINE={engine}"
+                table = id.removeprefix("table")
+                command = f"make reproduce-table TABLE={table} ENGINE={engine} TABLES={root.name}"
                 scales.append(_scale(root, experiment, label, command, f"_{engine}"))
         if experiment.scale_of is None or id not in titles:
             titles[id] = experiment.title
@@ -153,6 +188,8 @@ def _scale(root: Path, experiment: Experiment, label: str, command: str, suffix:
     if runs is not None and len(runs) != made.get("runs", len(runs)):
         raise ReportError(f"{folder / 'runs.csv'}: has {len(runs)} of {made['runs']} runs")
     found = tables(folder)
+    if found:
+        check_owner(folder / FILE, found, experiment)
     datasets = {getattr(run.problem, "dataset", "") for run in experiment.runs}
     datasets = {DATASETS.get(name, name) for name in datasets}
     gpus = any(run.device == "cuda" for run in experiment.runs)

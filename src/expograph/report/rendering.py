@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from expograph.analysis.table_result import Tables, save
-from expograph.files import replace_text
-from expograph.report import latex, markdown
+from expograph.analysis.table_result import FILE, Tables, encoded
+from expograph.report import latex, markdown, unchanged
 from expograph.report.layout import visible
 
 NUMBERS = ("mean", "half_width", "low", "high", "beyond", "p", "count", "published", "text")
@@ -25,6 +24,7 @@ def as_csv(tables: Tables) -> str:
     return pd.DataFrame(records, columns=columns, dtype=object).to_csv(index=False)
 
 
+STALE = "table_*.tex"  # of a folder that had more tables once
 FORMATS = {  # name -> suffix of the file, and what makes its text
     "markdown": ("md", markdown.document),
     "latex": ("tex", latex.document),
@@ -32,17 +32,20 @@ FORMATS = {  # name -> suffix of the file, and what makes its text
 }
 
 
-def write(tables: Tables, folder: Path) -> None:
-    """Write table.json into `folder`, and of what is shown table.md, table.csv and table.tex.
+def files_of(tables: Tables) -> dict[str, bytes]:
+    """Name -> content: table.json, and of what is shown table.md, table.csv and table.tex.
 
     table.tex has all tables; if they are several, table_1.tex and so on have one each, for a
     document's `\\input`.
     """
-    save(tables, folder)
-    for suffix, text_of in FORMATS.values():
-        replace_text(folder / f"table.{suffix}", text_of(tables))
-    for stale in folder.glob("table_*.tex"):
-        stale.unlink()
+    texts = {FILE: encoded(tables)}
+    texts |= {f"table.{suffix}": text_of(tables) for suffix, text_of in FORMATS.values()}
     several = visible(tables) if len(visible(tables)) > 1 else []
     for k, table in enumerate(several, start=1):
-        replace_text(folder / f"table_{k}.tex", latex.snippet(table))
+        texts[f"table_{k}.tex"] = latex.snippet(table)
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def write(tables: Tables, folder: Path) -> None:
+    """Write the files of tables into `folder`, unless those that are there say the same."""
+    unchanged.write(folder, files_of(tables), STALE)

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from expograph.analysis.written import name_of
+from expograph.looks import look_of
 
 # Okabe & Ito's palette, told apart by every kind of colour vision; one colour a topology.
 COLOURS = {
@@ -21,6 +22,24 @@ COLOURS = {
     "one_peer_exponential(order=permutation)": "#5ec9a8",
     "one_peer_exponential(order=uniform)": "#b05f9a",
     "one_peer_hypercube": "#7a4fa3",
+    "directed_exponential": "#00775a",
+    "bipartite_exponential": "#3fb6c6",
+    "bipartite_exponential(rule=qgm)": "#8fd3dc",
+    "k_peer_exponential": "#2e8b3d",
+    "null_cascade": "#7cb518",
+    "hyper_hypercube": "#5a4fcf",
+    "hyper_cuboid": "#9a86e8",
+    "simple_base": "#c2569b",
+    "base": "#8e1b5e",
+    "de_bruijn": "#a0522d",
+    "d_equistatic": "#1f4e9c",
+    "u_equistatic": "#6f9bd8",
+    "od_equidyn": "#e07b5a",
+    "ou_equidyn": "#b3452b",
+    "inner_outer_exponential": "#6b7a3a",
+    "alternating_exp_ring": "#a3a847",
+    "uniform_gossip": "#555555",
+    "directed_random": "#777777",
 }
 OTHER = "#882255"  # a topology of the user's own
 COLUMN, TEXT = 3.25, 6.75  # inches: the widths of a two-column paper, as ICML's style file sets it
@@ -47,16 +66,32 @@ RC = {
     "svg.fonttype": "path",  # looks the same where our font is not installed; PDF keeps text
     "svg.hashsalt": "expograph",  # else element ids, and so the file, differ each time
 }
-DASHES = {"fully_connected": "--", "static_exponential": "-.", "one_peer_exponential": "-"}
+THICK = {"fully_connected", "static_exponential", "one_peer_exponential"}
+DASHES = {  # what colours that are near to each other are also told apart by; a full line else
+    "fully_connected": "--",
+    "static_exponential": "-.",
+    "simple_base": "-.",
+    "base": "--",
+    "hyper_cuboid": "--",
+    "de_bruijn": ":",
+    "null_cascade": "--",
+    "k_peer_exponential": "-.",
+    "directed_exponential": ":",
+    "bipartite_exponential(rule=qgm)": "--",
+    "u_equistatic": "--",
+    "od_equidyn": ":",
+    "ou_equidyn": "-.",
+    "alternating_exp_ring": "--",
+    "uniform_gossip": ":",
+}
 
 
 def line_style(topology: str) -> dict:
     """Keyword arguments for a topology's line in any plot; one not of ours gets `OTHER`."""
-    thick = topology in DASHES
     return {
-        "color": COLOURS.get(topology, OTHER),
+        "color": COLOURS.get(topology) or look_of(topology).colour or OTHER,
         "linestyle": DASHES.get(topology, "-"),
-        "linewidth": 1.5 if thick else 1.0,
+        "linewidth": 1.5 if topology in THICK else 1.0,
         "label": name_of(topology),
     }
 
@@ -79,6 +114,14 @@ def new_figure(columns: int = 1, height: float = 2.3) -> tuple[Figure, list[Axes
     """
     figure = Figure(figsize=(COLUMN if columns == 1 else TEXT, height), layout="constrained")
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+@styled
+def new_grid(rows: int, columns: int, height: float = 1.8) -> Figure:
+    """A figure as wide as a paper's text with panels in rows and columns, `height` inches a row."""
+    figure = Figure(figsize=(TEXT, height * rows + 0.4), layout="constrained")
+    figure.subplots(rows, columns, squeeze=False, sharex=True, sharey="row")
+    return figure
 
 
 def legend_below(figure: Figure, ax: Axes) -> None:

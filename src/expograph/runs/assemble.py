@@ -12,7 +12,7 @@ from expograph.engines import Engine
 from expograph.graphs import topology
 from expograph.graphs.topology import Topology
 from expograph.problems import Problem
-from expograph.runs.train import Record, train
+from expograph.runs.train import AfterStep, Position, Record, train
 from expograph.step_size import StepSize
 
 
@@ -25,9 +25,12 @@ class Assembly(NamedTuple):
     engine: Engine
     arguments: dict[str, Any]
 
-    def records(self) -> Iterator[Record]:
+    def records(
+        self, start: Position | None = None, after_step: AfterStep | None = None
+    ) -> Iterator[Record]:
         """Train, and yield what `train` yields."""
-        return train(self.problem, self.algorithm, self.schedule, self.engine, **self.arguments)
+        parts = self.problem, self.algorithm, self.schedule, self.engine
+        return train(*parts, start=start, after_step=after_step, **self.arguments)
 
 
 def assemble(run: Run, group: Group | None = None) -> Assembly:
@@ -42,7 +45,7 @@ def assemble(run: Run, group: Group | None = None) -> Assembly:
     engine = engines.build(run.engine, schedule, group)
     return Assembly(
         problem=problem_of(run, engine.ranks),
-        algorithm=algorithms.build(run.algorithm),
+        algorithm=algorithms.build(run.algorithm, run.seed),
         schedule=schedule,
         engine=engine,
         arguments={

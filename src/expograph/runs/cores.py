@@ -10,10 +10,10 @@ CGROUPS = Path("/sys/fs/cgroup")
 def cores() -> int:
     """The cores of its affinity, or of its control group's quota if that is less; at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(affinity or 1, *_quotas()))
+    return int(max(1, min(affinity or 1, *_quotas())))
 
 
-def _quotas(groups: Path = CGROUPS, of_process: Path = Path("/proc/self/cgroup")) -> list[int]:
+def _quotas(groups: Path = CGROUPS, of_process: Path = Path("/proc/self/cgroup")) -> list[float]:
     """Cores that this process's control group and those above it allow, rounded up."""
     try:
         lines = of_process.read_text().splitlines()

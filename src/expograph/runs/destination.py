@@ -3,6 +3,9 @@
 results/<name>/                       the config as it is
 results/<name>_<engine>/              on another engine
 results/custom/<name>/<override>/     a variation, made by `key=value` words; git ignores these
+
+`--tables` puts such folders into another one than the results: what `make reproduce-table` makes
+goes to results/mine/, and the committed tables stay.
 """
 
 import hashlib
@@ -44,6 +47,9 @@ def variation(words: Sequence[str]) -> str:
 def check_names(experiments: Sequence[Experiment], overrides: Sequence[str], root: Path) -> None:
     """That no experiment's tables would replace another's.
 
+    Args:
+        experiments, overrides: as of `name_of_results`.
+        root: the folder that tables go to.
     Raises:
         ConfigError: in one line, if two have one name, or the folder is another config's.
     """
@@ -56,7 +62,7 @@ def check_names(experiments: Sequence[Experiment], overrides: Sequence[str], roo
             )
         folder = root / name_of_results(experiment, overrides)
         owner = _config_of(folder)
-        if owner is not None and not _is_same(owner, experiment.path):
+        if owner is not None and not is_same(owner, experiment.path):
             raise ConfigError(
                 f"{experiment.path}: name: {folder} belongs to {owner}; take another name"
             )
@@ -71,7 +77,7 @@ def _config_of(folder: Path) -> Path | None:
         return None
 
 
-def _is_same(recorded: Path, path: Path) -> bool:
+def is_same(recorded: Path, path: Path) -> bool:
     """Whether a config is the recorded one, which may have been named from another folder."""
     if recorded.resolve() == path.resolve():
         return True

@@ -13,19 +13,20 @@ SECONDS_PER_SAMPLE = {
     "retinanet_small": 2e-3,
     "faster_rcnn_small": 3e-3,
 }
+CONVEX = ("logistic", "least_squares")
 SECONDS_PER_STEP, SECONDS_PER_WORKER_STEP = 1e-4, 2e-6
 
 
 def is_known(run: Run) -> bool:
     """Whether `cost` knows how long the run's samples take, or only guesses."""
-    return getattr(run.problem, "model", "linear") in SECONDS_PER_SAMPLE
+    return run.trained in (*SECONDS_PER_SAMPLE, *CONVEX)
 
 
 def cost(run: Run) -> float:
     """Seconds on one core of a usual machine."""
-    if run.problem.kind in ("logistic", "least_squares"):
+    if run.problem.kind in CONVEX:
         return run.steps * (SECONDS_PER_STEP + SECONDS_PER_WORKER_STEP * run.ranks)
-    per_sample = SECONDS_PER_SAMPLE.get(run.problem.model, 1e-2)
+    per_sample = SECONDS_PER_SAMPLE.get(run.trained, 1e-2)
     accumulation = getattr(run.problem, "accumulation", 1)
-    trained = run.steps * run.ranks * run.problem.batch_size * accumulation
+    trained = run.steps * run.ranks * getattr(run.problem, "batch_size", 32) * accumulation
     return per_sample * (trained + 1000 * run.ranks)  # the local models' evaluation at the end

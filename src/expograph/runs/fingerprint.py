@@ -28,6 +28,7 @@ from expograph.config import Run
 PACKAGE = "expograph"
 SOURCE = Path(__file__).parents[2]  # the folder that holds the package
 START = ("expograph.runs.train", "expograph.runs.assemble")
+OWN = ("expograph.graphs.convert",)  # what makes a schedule of a function of the user's
 ADDRESS = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):[A-Za-z_]\w*")
 
 
@@ -114,7 +115,7 @@ def _covered(
     texts: dict[tuple[str, bool], str] = {}
     for module in extra | own:
         finder.add(module)
-    waiting = [(name, True) for name in (*START, *sorted(extra | own))]
+    waiting = [(name, True) for name in (*START, *(OWN if own else ()), *sorted(extra | own))]
     while waiting:
         module, whole = waiting.pop()
         if (module, whole) in texts or (path := finder.path(module)) is None:
@@ -180,12 +181,12 @@ class _Finder:
 
     def target(self, module: str, name: str | None) -> Iterator[str]:
         """The module that an import gets its name from."""
-        if name is None or self.path(module) is None:
+        path = self.path(module)
+        if name is None or path is None:
             yield module
         elif self.path(f"{module}.{name}"):
             yield f"{module}.{name}"
         else:
-            path = self.path(module)
             collected = _syntax(path, module).imports if path.name == "__init__.py" else ()
             origins = [one for one in collected if one.bound == name and one.name]
             if not origins:
@@ -229,7 +230,8 @@ def _collects(node: ast.stmt) -> bool:
 def _imports(nodes: list[ast.AST], package: str) -> Iterator[Import]:
     """The imports of a file but for those whose names are used in annotations only."""
     annotations = {id(inner) for node in nodes for a in _annotations(node) for inner in ast.walk(a)}
-    used, annotated = set(), set()
+    used: set[str] = set()
+    annotated: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name):
             (annotated if id(node) in annotations else used).add(node.id)
@@ -240,7 +242,7 @@ def _imports(nodes: list[ast.AST], package: str) -> Iterator[Import]:
             found = [Import(a.name, None, a.asname or a.name.split(".")[0]) for a in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = ".".join([*above, *filter(None, [node.module])]) if node.level else node.module
+            base = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
             found = [Import(base, a.name, a.asname or a.name) for a in node.names]
         else:
             continue
@@ -257,11 +259,14 @@ def _addresses(nodes: list[ast.AST]) -> tuple[tuple[str, ...], tuple[dict[str, s
     tables, in_tables = [], set()
     for node in nodes:
         if isinstance(node, ast.Dict):
-            pairs = zip(node.keys, node.values, strict=True)
-            pairs = [(_text(key), value) for key, value in pairs if _address(value)]
-            tables.append({key: _address(value) for key, value in pairs if key})
-            in_tables |= {id(value) for key, value in pairs if key}
-    alone = {_address(node) for node in nodes if id(node) not in in_tables} - {None}
+            pairs = [
+                (name, module, id(value))
+                for key, value in zip(node.keys, node.values, strict=True)
+                if (name := _text(key)) and (module := _address(value))
+            ]
+            tables.append({name: module for name, module, _ in pairs})
+            in_tables |= {number for _, _, number in pairs}
+    alone = {m for node in nodes if id(node) not in in_tables and (m := _address(node))}
     return tuple(sorted(alone)), tuple(table for table in tables if table)
 
 

@@ -9,10 +9,12 @@ from rich.console import Console
 
 from expograph.cluster.launch import launched
 from expograph.config import ConfigError, Run
+from expograph.config.facts import ENGINES
 from expograph.runs.estimate import cost, is_known
 from expograph.runs.outcome import Outcome
 from expograph.runs.pool import sweep
 from expograph.runs.progress import SweepProgress
+from expograph.runs.resuming import USUALLY, Saving, describe
 from expograph.runs.selection import USUAL, Policy, check_machine, plan
 from expograph.runs.threads import processes
 
@@ -27,6 +29,7 @@ class Order:
         jobs: processes; None for one a core.
         policy: what counts as finished.
         tensorboard: whether to write event files.
+        saving: how often runs are saved in the middle, and from where they may go on.
     """
 
     root: Path
@@ -34,6 +37,7 @@ class Order:
     jobs: int | None = None
     policy: Policy = USUAL
     tensorboard: bool = False
+    saving: Saving = USUALLY
 
 
 def for_this_job(runs: list[Run], console: Console) -> list[Run]:
@@ -43,24 +47,27 @@ def for_this_job(runs: list[Run], console: Console) -> list[Run]:
         ConfigError: if there are none, with the command that would do them.
     """
     ranks = launched()
-    embedded = [run for run in runs if run.engine == "embedded"]
-    if embedded and len(embedded) < len(runs):
-        raise ConfigError("engine: embedded and other engines cannot share one command")
-    if embedded:
+    kinds = {ENGINES[run.engine].ranks for run in runs}
+    if len(kinds) > 1:
+        names = ", ".join(sorted({run.engine for run in runs}))
+        raise ConfigError(f"engine: {names} cannot share one command")
+    if kinds == {"one"}:
         if ranks and ranks > 1:
             raise ConfigError(
                 f"engine: {ranks} ranks were launched for the embedded engine, which is one "
-                "process; add engine=bluefog (or mpi, horovod), or launch it without MPI"
+                "process; add engine=bluefog (or mpi, torch, horovod), or launch it alone"
             )
         return runs
     fitting = [run for run in runs if run.ranks == (ranks or 1)]
     others = Counter(run.ranks for run in runs if run.ranks != (ranks or 1))
     if not fitting:
         n, engine = min(others), runs[0].engine
-        here = f"this job has {ranks}" if ranks else "this process was not launched by MPI"
+        mpi = ENGINES[engine].ranks == "mpi"
+        by = f"bfrun -np {n} python" if mpi else f"torchrun --nproc-per-node {n}"
+        here = f"this job has {ranks}" if ranks else "this process was launched alone"
         raise ConfigError(
             f"nodes: engine {engine} needs nodes x local_size ranks, {here}: "
-            f"bfrun -np {n} python scripts/train.py ... engine={engine}"
+            f"{by} scripts/train.py ... engine={engine}"
         )
     if others:
         counts = ", ".join(f"{count} of {n}" for n, count in sorted(others.items()))
@@ -72,7 +79,7 @@ def run_here(runs: list[Run], order: Order, console: Console) -> Outcome:
     """The embedded engine: a pool of processes on this machine."""
     found = plan(runs, order.root, order.policy)
     check_machine(found.todo)
-    for line in found.describe():
+    for line in (*found.describe(), *describe(found.todo, order.root, order.policy)):
         console.print(line)
     if found.todo:
         number = min(processes(len(runs), order.jobs)[0], len(found.todo))
@@ -84,4 +91,5 @@ def run_here(runs: list[Run], order: Order, console: Console) -> Outcome:
     with SweepProgress(runs, console, order.root, order.configs) as progress:
         for run in (*found.reused, *found.recorded):
             progress.reuse(run)
-        return sweep(runs, order.root, order.jobs, order.policy, progress, order.tensorboard, found)
+        how = order.jobs, order.policy, progress, order.tensorboard, found, order.saving
+        return sweep(runs, order.root, *how)

@@ -25,17 +25,16 @@ class Outcome:
     @property
     def count(self) -> int:
         """Of how many runs it is known what became of them."""
-        return sum(
-            map(len, (self.reused, self.recorded, self.finished, self.diverged, self.failed))
-        )
+        known = (*self.reused, *self.recorded, *self.finished, *self.diverged)
+        return len(known) + len(self.failed)
 
     def describe(self) -> str:
         """One line of counts."""
         counts = {
-            "finished": self.finished,
-            "used again": self.reused,
-            "taken from committed records": self.recorded,
-            "diverged": self.diverged,
-            "failed": self.failed,
+            "finished": len(self.finished),
+            "used again": len(self.reused),
+            "taken from committed records": len(self.recorded),
+            "diverged": len(self.diverged),
+            "failed": len(self.failed),
         }
-        return ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from expograph.config import Run
 from expograph.files import alive, owner, replace_text
@@ -62,7 +63,7 @@ class SweepProgress:
             disable=not console.is_terminal,
         )
         self.task = self.bar.add_task("", total=max(self.total, 1e-9), left="")
-        self.bars: dict[str, int] = {}
+        self.bars: dict[str, TaskID] = {}
 
     def __call__(self, run: Run, step: int) -> None:
         if run.key in self.finished:
@@ -155,7 +156,7 @@ def remaining(elapsed: float, share: float) -> str:
     return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
 
 
-def boards(root: Path) -> list[dict]:
+def boards(root: Path) -> list[dict[str, Any]]:
     """What the sweeps that are running under these results have reached, as they last wrote it."""
     found = []
     for path in sorted((root / BOARDS).glob("*.json")):

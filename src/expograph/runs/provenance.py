@@ -42,12 +42,19 @@ def repository(folder: Path) -> tuple[str | None, bool | None]:
 def _here() -> dict[str, str | int | None]:
     return {
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        **{name: _version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # an extra that is not installed
+        return None
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -1,19 +1,22 @@
-"""Some runs, done by the ranks of an MPI job."""
+"""Some runs, done by the ranks of a job."""
 
 import os
 
 import torch
 from rich.console import Console
 
-from expograph.cluster.mpi_group import MpiGroup
+from expograph import cluster
 from expograph.config import ConfigError, Run
+from expograph.config.facts import ENGINES
 from expograph.data import DataUnavailable
 from expograph.files import DamagedFile
 from expograph.memory import keep_freed_memory
+from expograph.runs import alike
 from expograph.runs.cores import cores
 from expograph.runs.job import Order
 from expograph.runs.outcome import Outcome
 from expograph.runs.progress import SweepProgress
+from expograph.runs.resuming import describe
 from expograph.runs.runner import execute_all
 from expograph.runs.selection import check_machine, plan
 from expograph.runs.store import ResultsError
@@ -23,7 +26,8 @@ PLAIN = (ConfigError, DamagedFile, DataUnavailable, ResultsError)  # one line sa
 
 def run_in_job(runs: list[Run], order: Order, console: Console) -> Outcome:
     """Every rank of a job does this; only rank 0 writes and prints."""
-    with MpiGroup(plain=PLAIN) as group:
+    (carrier,) = {ENGINES[run.engine].ranks for run in runs}
+    with cluster.join(carrier, plain=PLAIN) as group:
         device_count = torch.cuda.device_count()
         if device_count:
             torch.cuda.set_device(group.local_rank % device_count)
@@ -40,12 +44,15 @@ def run_in_job(runs: list[Run], order: Order, console: Console) -> Outcome:
             )
         group.doing("the data")
         group.once_per_host(lambda: check_machine(runs), "the data of each host")
+        alike.check(runs, group)
         root = order.root if group.rank == 0 else None  # one writer
         if root:
-            for line in plan(runs, root, order.policy).describe():
+            found = plan(runs, root, order.policy)
+            for line in (*found.describe(), *describe(found.todo, root, order.policy)):
                 console.print(line)
         with SweepProgress(runs, console, root, order.configs) as progress:
-            return execute_all(runs, group, order.root, order.policy, progress, order.tensorboard)
+            how = order.policy, progress, order.tensorboard, order.saving
+            return execute_all(runs, group, order.root, *how)
 
 
 def _threads(ranks_here: int) -> int:

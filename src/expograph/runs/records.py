@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from expograph.config import Run
 from expograph.files import DamagedFile, replace_bytes
+from expograph.looks import remember
 from expograph.runs import store
 from expograph.runs.store import Finished
 from expograph.runs.thinning import BlockMeans, recorded_steps, thinned
@@ -63,8 +64,8 @@ class RunRecord(BaseModel):
     """A finished run.
 
     Attributes:
-        key, status, note, final, problem, seconds, threads, provenance: as in `Finished`, of the
-            problem's facts the numbers only.
+        key, status, note, final, problem, seconds, threads, provenance, looks: as in `Finished`,
+            of the problem's facts the numbers only.
         run: its config, as far as it differs from the defaults.
         curve: column -> values, "step" among them; thinned, None where a metric was not measured.
         blocks: error -> its means over blocks of steps, for experiments that show transients.
@@ -83,6 +84,7 @@ class RunRecord(BaseModel):
     provenance: dict[str, Any]
     curve: dict[str, list[int | float | None]] = Field(min_length=1)
     blocks: dict[str, Blocks] = {}
+    looks: dict[str, dict[str, str]] = {}
 
     @property
     def code(self) -> str | None:
@@ -153,6 +155,7 @@ def make(run: Run, found: Finished, curve: pd.DataFrame, transients: Transients)
             name: [_finite(v) for v in columns[name][rows].tolist()] for name in ["step", *shown]
         },
         blocks=blocks,
+        looks=found.looks,
     )
 
 
@@ -170,11 +173,10 @@ def of_runs(runs: Iterable[Run], root: Path, transients: Transients) -> dict[str
     return found
 
 
-def write(path: Path, found: Iterable[RunRecord], errors: Sequence[str] = ()) -> None:
-    """Write a file of records; equal records give equal bytes.
+def encoded(found: Iterable[RunRecord], errors: Sequence[str] = ()) -> bytes:
+    """A file of records; equal records give equal bytes.
 
     Args:
-        path: the file.
         found: the records.
         errors: of which the block means are kept: those whose transients the experiment shows.
     """
@@ -184,15 +186,20 @@ def write(path: Path, found: Iterable[RunRecord], errors: Sequence[str] = ()) ->
             kept = {name: record.blocks[name] for name in errors if name in record.blocks}
             record = record.model_copy(update={"blocks": kept})
             file.write(record.model_dump_json(exclude_defaults=True).encode() + b"\n")
+    return buffer.getvalue()
+
+
+def write(path: Path, found: Iterable[RunRecord], errors: Sequence[str] = ()) -> None:
+    """Write a file of records: see `encoded`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, buffer.getvalue())
+    replace_bytes(path, encoded(found, errors))
 
 
 def read(path: Path) -> dict[str, RunRecord]:
     """The records of a file by key; none if there is no such file.
 
-    A line that is damaged, or is not the record of the run whose config it has, is named in the
-    log and left out.
+    Lines that are damaged, or are not the record of the run whose config they have, are left out;
+    the log names the first.
 
     Raises:
         DamagedFile: one line naming the file, if it cannot be read to its end.
@@ -204,16 +211,20 @@ def read(path: Path) -> dict[str, RunRecord]:
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as e:
         cause = getattr(e, "strerror", None) or "cut short or no gzip file"
         raise DamagedFile(f"{path}: damaged: {cause}; make it anew, or take git's") from None
-    found = {}
+    found, wrong = {}, []
     for number, line in enumerate(lines, start=1):
         try:
             record = RunRecord.model_validate_json(line)
             key = Run.model_validate(record.run).key
         except ValidationError as e:
-            log.warning("%s: line %d is damaged and not used: %s", path, number, first_mistake(e))
+            wrong.append(f"line {number} is damaged and not used: {first_mistake(e)}")
             continue
         if record.key == key:
             found[key] = record
+            remember(record.looks)
         else:
-            log.warning("%s: line %d is not of the run it names; not used", path, number)
+            wrong.append(f"line {number} is not of the run it names; not used")
+    if wrong:
+        others = f" (and {len(wrong) - 1} lines more)" if len(wrong) > 1 else ""
+        log.warning("%s: %s%s", path, wrong[0], others)
     return found

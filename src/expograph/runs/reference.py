@@ -17,15 +17,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
 
 from expograph.config import Experiment, Run
+from expograph.config.schema import KEY_SCHEMA, MEANS_SINCE
 from expograph.files import DamagedFile, replace_text
+from expograph.problems import Problem
 from expograph.runs.assemble import assemble
 from expograph.runs.cores import cores
 from expograph.runs.estimate import cost
 from expograph.runs.fingerprint import fingerprint, modules
 from expograph.runs.provenance import provenance
+from expograph.runs.worker import end_with_parent
 from expograph.validation import first_mistake
 
 FOLDER = "equivalent"  # under the results
@@ -77,6 +81,7 @@ class Reference(BaseModel):
         modules: fingerprint of each module's own code.
         kinds: of the runs of all configs, on every engine.
         measured: what the short runs gave.
+        schema: the newest meaning of configs that the code knew (`Run.means_since`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -86,6 +91,11 @@ class Reference(BaseModel):
     modules: dict[str, str]
     kinds: list[Kind]
     measured: list[Measured]
+    schema_: int = Field(KEY_SCHEMA, alias="schema")
+
+    def still_means(self, run: Run) -> bool:
+        """Whether a run of that code's time is the same run now."""
+        return run.means_since <= self.schema_
 
 
 class Difference(NamedTuple):
@@ -120,7 +130,8 @@ def choose(experiments: Iterable[Experiment]) -> list[Run]:
         ({("config", e.name), *_words(run)}, shortened(run)) for e in experiments for run in e.runs
     ]
     candidates.sort(key=lambda one: (cost(one[1]), one[1].algorithm == "psgd"))
-    chosen, covered = [], set()
+    chosen: list[Run] = []
+    covered: set[tuple[str, str]] = set()
     for words, short in candidates:
         if words - covered:
             chosen.append(short)
@@ -129,8 +140,7 @@ def choose(experiments: Iterable[Experiment]) -> list[Run]:
 
 
 def _words(run: Run) -> set[tuple[str, str]]:
-    model = getattr(run.problem, "model", run.problem.kind)
-    return {("algorithm", run.algorithm), ("topology", run.topology), ("model", model)}
+    return {("algorithm", run.algorithm), ("topology", run.topology), ("model", run.trained)}
 
 
 def shortened(run: Run) -> Run:
@@ -149,7 +159,7 @@ def shortened(run: Run) -> Run:
 
 def kinds(experiments: Iterable[Experiment], engines: Iterable[str]) -> list[Kind]:
     """One run for each fingerprint among those of the experiments, on every engine."""
-    found = {}
+    found: dict[str, Run] = {}
     for experiment in experiments:
         for run in experiment.runs:
             for engine in engines:
@@ -160,17 +170,18 @@ def kinds(experiments: Iterable[Experiment], engines: Iterable[str]) -> list[Kin
 
 def measure(run: Run, nudge: int = 0) -> Measured:
     """Do a short run; with a nudge half of its initial model starts one last bit higher."""
-    early = last = None
+    early, last = None, None
     parts = assemble(run)
     if nudge:
         x0, buffers = parts.problem.initial()
         higher = torch.rand(len(x0), generator=torch.Generator().manual_seed(nudge)) < 0.5
         x0 = torch.where(higher, x0.nextafter(torch.full_like(x0, torch.inf)), x0)
-        parts.problem.initial = lambda: (x0, buffers)
+        parts = parts._replace(problem=_StartingAt(x0, buffers, parts.problem))
     for record in parts.records():
         last = record.values
         if record.step == EARLY:
             early = record.x.detach().cpu().double().numpy().copy()
+    assert early is not None and last is not None, f"a run of less than {EARLY} steps"
     signs = np.random.default_rng(0).integers(0, 2, (early.shape[1], PROJECTIONS)) * 2.0 - 1
     projections = early @ signs / np.sqrt(early.shape[1])
     return Measured(
@@ -182,17 +193,35 @@ def measure(run: Run, nudge: int = 0) -> Measured:
     )
 
 
+class _StartingAt:
+    """A problem as it is, but for its initial model and buffers."""
+
+    def __init__(self, x0: Tensor, buffers: Tensor, problem: Problem) -> None:
+        self._start, self._problem = (x0, buffers), problem
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._problem, name)
+
+    def initial(self) -> tuple[Tensor, Tensor]:
+        return self._start
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.9g}")
+
+
+def _begin() -> None:
+    """What each process does first."""
+    end_with_parent()
+    torch.set_num_threads(1)
 
 
 def measure_all(runs: Sequence[Run], nudges: Sequence[int] = (0,)) -> Iterator[Measured]:
     """`measure` each run with each nudge, one process a core, in the runs' order."""
     if not runs:
         return
-    with ProcessPoolExecutor(
-        min(cores(), len(runs) * len(nudges)), get_context("spawn"), torch.set_num_threads, (1,)
-    ) as pool:
+    processes = min(cores(), len(runs) * len(nudges))
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
         yield from pool.map(measure, *zip(*product(runs, nudges), strict=True))
 
 
@@ -214,8 +243,8 @@ def compare(old: Measured, new: Measured, nudged: Sequence[Measured] = ()) -> li
         found.append(Difference(name, a, b, apart, max([within, *rounding])))
     apart = _parameters_apart(old, new)
     where = f"parameters after {EARLY} steps, |x|"
-    norms = [float(np.mean(m.norms)) for m in (old, new)]
-    return [*found, Difference(where, *norms, apart, PARAMETERS)]
+    a, b = (float(np.mean(m.norms)) for m in (old, new))
+    return [*found, Difference(where, a, b, apart, PARAMETERS)]
 
 
 def _in_points(name: str) -> bool:
@@ -239,7 +268,9 @@ def _parameters_apart(old: Measured, new: Measured) -> float:
     return float((np.abs(a - b) / np.maximum(a[:, :1], 1e-300)).max())
 
 
-def record(experiments: Sequence[Experiment], laptop: Sequence[Experiment], engines) -> Reference:
+def record(
+    experiments: Sequence[Experiment], laptop: Sequence[Experiment], engines: Iterable[str]
+) -> Reference:
     """Do the short runs of the laptop's experiments by the present code."""
     return Reference(
         code=fingerprint(),
@@ -247,6 +278,7 @@ def record(experiments: Sequence[Experiment], laptop: Sequence[Experiment], engi
         modules=modules(),
         kinds=kinds(experiments, engines),
         measured=list(measure_all(choose(laptop))),
+        schema=max(MEANS_SINCE.values()),
     )
 
 
@@ -254,7 +286,7 @@ def write(reference: Reference, root: Path) -> Path:
     """Write the file under the results; its path."""
     path = root / FOLDER / f"{reference.code}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = reference.model_dump(mode="json")
+    content = reference.model_dump(mode="json", by_alias=True)
     lines = ",\n".join(json.dumps(one) for one in content.pop("measured"))
     text = json.dumps(content, indent=1).removesuffix("\n}")
     replace_text(path, f'{text},\n "measured": [\n{lines}\n]}}\n')
@@ -285,13 +317,16 @@ def pairs(reference: Reference) -> tuple[list[tuple[str, str]], dict[str, list[s
     """
     used: set[str] = set()
     for one in reference.measured:
-        used |= modules(Run.model_validate(one.run)).keys()
+        if reference.still_means(run := Run.model_validate(one.run)):
+            used |= modules(run).keys()
     found, uncovered = set(), {}
     for kind in reference.kinds:
         try:
             run = Run.model_validate(kind.run)
         except ValidationError:
             continue  # the present code knows no such runs
+        if not reference.still_means(run):
+            continue  # it has another key
         now = modules(run)
         changed = {name for name, code in now.items() if reference.modules.get(name) != code}
         if changed <= used:

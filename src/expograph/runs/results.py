@@ -86,10 +86,10 @@ def summary(
 
 def _finals(runs: list[Run], root: Path, name: str | None) -> dict[str, RunRecord | Finished]:
     """What `find` gives, without reading curves."""
-    found = {run.key: own for run in runs if (own := store.load(run, root))}
-    if name is not None and len(found) < len({run.key for run in runs}):
-        found = records.read(root / name / records.FILE) | found
-    return found
+    own = {run.key: kept for run in runs if (kept := store.load(run, root))}
+    if name is None or len(own) == len({run.key for run in runs}):
+        return {**own}
+    return {**records.read(root / name / records.FILE), **own}
 
 
 def _over_psgd(summary: pd.DataFrame, metric: str) -> pd.Series:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from expograph import data
 from expograph.config import ConfigError, Run
+from expograph.config.facts import algorithm
+from expograph.graphs import preflight, topology
 from expograph.runs import records, store
 from expograph.runs.equivalents import Codes
 
@@ -69,7 +71,7 @@ def plan(runs: Sequence[Run], root: Path = store.ROOT, policy: Policy = USUAL) -
         DamagedFile: if the list of equivalent code or a file of committed records is damaged.
     """
     found, codes = Plan(), Codes(root)
-    committed = {}
+    committed: dict[str, records.RunRecord] = {}
     for name in policy.committed:
         committed |= records.read(root / name / records.FILE)
     for run in runs:
@@ -91,16 +93,16 @@ def plan(runs: Sequence[Run], root: Path = store.ROOT, policy: Policy = USUAL) -
 
 
 def check_machine(runs: Sequence[Run]) -> None:
-    """What a config can ask for and this machine may not have: data, samples, a GPU.
+    """What a config can ask for and may not be had: sound graphs, data, samples, a GPU.
 
     Raises:
-        ConfigError, DataUnavailable: in one line, before anything runs.
+        ConfigError, DataUnavailable, ScheduleError: in one line, before anything runs.
     """
-    images = [run for run in runs if hasattr(run.problem, "dataset")]
-    names = {run.problem.dataset for run in images}
-    sizes = {name: len(data.load(name).train_labels) for name in names}
-    for run in images:
-        size = sizes[run.problem.dataset]
+    check_graphs(runs)
+    images = [(run, name) for run in runs if (name := run.value("problem.dataset"))]
+    sizes = {name: len(data.load(name).train_labels) for name in {name for _, name in images}}
+    for run, name in images:
+        size = sizes[name]
         if run.ranks > size:
             raise ConfigError(f"nodes: {run.ranks} workers cannot share {size} training images")
         weights = getattr(run.problem, "backbone_weights", None)
@@ -114,3 +116,22 @@ def check_machine(runs: Sequence[Run]) -> None:
 
         if not torch.cuda.is_available():
             raise ConfigError("device: 'cuda' was asked for, and torch sees no GPU; use device=cpu")
+
+
+def check_graphs(runs: Sequence[Run]) -> None:
+    """That the mixing matrices of the runs are what their algorithms need.
+
+    Raises:
+        ConfigError, ScheduleError: in one line, before anything runs.
+    """
+    needed = [algorithm(run.algorithm) for run in runs]
+    graphs = {
+        (run.topology, run.nodes, run.local_size, facts.stochastic, facts.needs): run
+        for run, facts in zip(runs, needed, strict=True)
+    }
+    for (*_, stochastic, needs), run in graphs.items():
+        try:
+            schedule = topology.build(run.topology, run.nodes, run.seed, run.local_size)
+        except ValueError as e:  # of a size or with parameters that the graph does not have
+            raise ConfigError(f"topology: {run.topology}, {run.nodes} nodes: {e}") from None
+        preflight.check(schedule, stochastic, needs)

@@ -24,7 +24,8 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError
 
 from expograph.config import Run
-from expograph.files import remove_leftovers, replace_text, temporary
+from expograph.files import remove_leftovers, temporary
+from expograph.looks import remember
 from expograph.runs.thinning import recorded_steps
 from expograph.validation import first_mistake
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path("results")
 RUNS = "EXPOGRAPH_RUNS"  # environment: the folder of the runs
 BYTES_A_RECORD = 200  # of metrics.csv and more; so much is reserved before the training,
+ON_DISK = "%.8g"  # how metrics.csv and summaries write a number
 MOST_RESERVED = 16 * 2**20  # or so many bytes if that is less
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class Finished(BaseModel):
         seconds: that it took.
         threads: of each process that did it.
         provenance: code, versions and machine.
+        looks: address -> how a part of the user's own looks.
         metrics: what its metrics.csv must be; None in records of older versions.
     """
 
@@ -77,6 +80,7 @@ class Finished(BaseModel):
     seconds: float = 0.0
     threads: int = 1
     provenance: dict[str, Any]
+    looks: dict[str, dict[str, str]] = {}
     metrics: Metrics | None = None
 
 
@@ -133,7 +137,7 @@ def save(
             return save(run, records, facts, root, place)
     target = folder(run, root)
     rows = [{"step": record.step, **record.values} for record in records]
-    text = pd.DataFrame(rows).to_csv(index=False, float_format="%.8g").encode()
+    text = pd.DataFrame(rows).to_csv(index=False, float_format=ON_DISK).encode()
     (place / "metrics.csv").write_bytes(text)
     fit = {"rows": len(rows), "last_step": rows[-1]["step"], "sha256": sha256(text)}
     content = {"key": run.key, **facts, "run": run.model_dump(), "final": rows[-1], "metrics": fit}
@@ -183,6 +187,7 @@ def _load(key: str, place: Path, stamps: tuple[int, ...]) -> Finished | None:
     if wrong:
         log.warning("%s is damaged and not used: %s", place, wrong)
         return None
+    remember(found.looks)
     return found
 
 
@@ -221,7 +226,9 @@ def discard_leftovers(root: Path = ROOT) -> None:
 
 
 def check_writable(root: Path, folders: Iterable[Path] = ()) -> None:
-    """Write a file where runs will be written, and in other folders, and remove it.
+    """Try whether runs can be written under `root`, and files into other folders: leaves nothing.
+
+    A folder that is not there yet is tried in the nearest one above it that is.
 
     Raises:
         ResultsError: in one line, before anything is trained for nothing.
@@ -229,11 +236,13 @@ def check_writable(root: Path, folders: Iterable[Path] = ()) -> None:
     if str(root).strip() in ("", "."):
         raise ResultsError("--results: need the name of a folder")
     for place in (root, runs_folder(root), *folders):
-        probe = place / "writable"
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            replace_text(probe, " " * 4096)
-            probe.unlink()
+            there = next(p for p in (place, *place.parents) if os.path.lexists(p))
+            probe = temporary(there / "writable")
+            try:
+                probe.write_bytes(bytes(4096))
+            finally:
+                probe.unlink(missing_ok=True)
         except (OSError, RuntimeError) as e:  # RuntimeError: a loop of links
             cause = getattr(e, "strerror", None) or e
             raise ResultsError(f"{place}: results cannot be written: {cause}") from None

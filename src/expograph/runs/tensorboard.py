@@ -20,8 +20,7 @@ WHOLE = "whole"  # in a run's folder: the checksum of the finished record that i
 
 def folder(run: Run, root: Path) -> Path:
     """The folder of a run's event files."""
-    problem = getattr(run.problem, "model", run.problem.kind)
-    words = (run.algorithm, run.topology, f"{run.nodes}_nodes", problem, f"seed_{run.seed}")
+    words = (run.algorithm, run.topology, f"{run.nodes}_nodes", run.trained, f"seed_{run.seed}")
     return root / FOLDER / "-".join([*words, run.key[:8]])
 
 

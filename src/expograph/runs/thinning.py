@@ -17,7 +17,7 @@ def thinned(steps: Sequence[int] | np.ndarray, points: int) -> np.ndarray:
     """At most `points` of the steps, denser at the start, as logarithmic axes want them."""
     steps = np.asarray(steps)
     picked = np.unique(np.geomspace(1, max(1, len(steps)), points).round().astype(int)) - 1
-    return steps[picked[: len(steps)]]
+    return np.asarray(steps[picked[: len(steps)]])
 
 
 def blocks(steps: np.ndarray, curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

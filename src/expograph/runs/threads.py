@@ -11,8 +11,7 @@ from expograph.config import Run
 from expograph.files import replace_text
 from expograph.runs import store
 from expograph.runs.cores import cores
-
-SERIAL = ("logistic", "least_squares")  # problems whose steps two threads only make slower
+from expograph.runs.estimate import CONVEX
 
 
 def processes(runs: int, jobs: int | None = None) -> tuple[int, int]:
@@ -35,7 +34,7 @@ def of(run: Run, root: Path, free: int) -> int:
     try:
         return max(1, int(note.read_text()))
     except (OSError, ValueError):
-        chosen = 1 if run.problem.kind in SERIAL else free
+        chosen = 1 if run.problem.kind in CONVEX else free  # two only make it slower
         with suppress(OSError):  # a full disk: the run itself will say so
             note.parent.mkdir(parents=True, exist_ok=True)
             replace_text(note, f"{chosen}\n")

@@ -2,18 +2,20 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from expograph.algorithms import Algorithm
+from expograph.algorithms.base import State
 from expograph.engines import Engine
 from expograph.engines.embedded import Embedded
 from expograph.graphs.checks import CHECKED_STEPS, check_schedule
 from expograph.graphs.topology import Topology
 from expograph.problems.problem import Problem
+from expograph.runs.contraction import checked
 
 NEVER = 2**62  # a step that no run reaches
 
@@ -36,6 +38,29 @@ class Record(NamedTuple):
     x: Tensor
 
 
+class Position(NamedTuple):
+    """All that training carries from one step to the next; draws are addressed by the step.
+
+    Attributes:
+        step: steps done.
+        state: the algorithm's state by its fields' names: tensors of R rows, and plain numbers.
+        buffers: (R, b) of the networks.
+        sent: (R,) int64, bytes sent so far.
+        seconds: of training so far.
+        failed: the step at which a loss was first not finite, `NEVER` so far.
+    """
+
+    step: int
+    state: Mapping[str, Any]
+    buffers: Tensor
+    sent: Tensor
+    seconds: float
+    failed: int
+
+
+AfterStep = Callable[[int, Callable[[], Position]], None]  # (steps done, gives the position)
+
+
 class Diverged(Exception):
     """A loss (seen at every step) or a model (seen when recorded) is not finite any more."""
 
@@ -55,6 +80,8 @@ def train(
     beta: float = 0.0,
     record_every: int = 10,
     evaluate_every: int | None = None,
+    start: Position | None = None,
+    after_step: AfterStep | None = None,
 ) -> Iterator[Record]:
     """Train; yield a record before the first step, every `record_every` steps and at the end.
 
@@ -72,15 +99,19 @@ def train(
         record_every: steps between records.
         evaluate_every: steps between evaluations of the problem's metrics, a multiple of
             `record_every`; None for the end only.
+        start: where an earlier training of the same was left; its records are not yielded again.
+        after_step: called after every step but the last, once its record was taken.
     Raises:
         ValueError: at once, in one line, where these do not fit together.
         Diverged: when a loss or a model is no longer finite, on every rank; earlier records stand.
+        NotContracting: at a recorded step, if averaging has spread the workers.
     """
     engine = Embedded(schedule) if engine is None else engine
     _check_parts(problem, algorithm, schedule, engine)
     _check_numbers(algorithm, steps, step_size, beta, record_every, evaluate_every)
     lr_at = step_size if callable(step_size) else lambda k: step_size
-    return _records(problem, algorithm, engine, steps, lr_at, beta, record_every, evaluate_every)
+    every = record_every, evaluate_every
+    return _records(problem, algorithm, engine, steps, lr_at, beta, *every, start, after_step)
 
 
 def _records(
@@ -92,6 +123,8 @@ def _records(
     beta: float,
     record_every: int,
     evaluate_every: int | None,
+    start: Position | None,
+    after_step: AfterStep | None,
 ) -> Iterator[Record]:
     """The loop itself."""
     held = len(engine.ranks)
@@ -99,7 +132,11 @@ def _records(
     state = algorithm.init(x0.repeat(held, 1))
     buffers = b0.repeat(held, 1)
     losses = torch.zeros(held)
-    seconds, failed = 0.0, NEVER
+    first, seconds, failed = 0, 0.0, NEVER
+    sent_before: Tensor | int = 0
+    if start:
+        state, buffers, sent_before = _filled(state, start.state), start.buffers, start.sent
+        first, seconds, failed = start.step, start.seconds, start.failed
 
     def grad(x: Tensor) -> Tensor:
         nonlocal losses, buffers
@@ -108,7 +145,7 @@ def _records(
 
     def record(step: int, lr: float | None) -> Record:
         x = algorithm.model(state)
-        mean, sent = engine.mean(x), engine.gather(engine.sent)
+        mean, sent = engine.mean(x), engine.gather(engine.sent + sent_before)
         values = {
             "consensus_distance": float(engine.gather((x - mean).square().sum(dim=1)).mean()),
             "bytes_sent_mean": float(sent.double().mean()),
@@ -125,15 +162,22 @@ def _records(
                 values |= problem.evaluate(mean, measured, final)
         return Record(step, values, x)
 
-    yield record(0, None)
-    for k in range(steps):
-        start = time.perf_counter()
-        lr = lr_at(k)
-        state = algorithm.step(state, grad, engine.mixer(k // algorithm.every), lr, beta)
-        finite = math.isfinite(float(losses.sum()))
-        seconds += time.perf_counter() - start
-        step = k + 1
+    def position() -> Position:
+        sent = engine.sent + sent_before
+        return Position(step, _fields(state), buffers, sent, seconds, failed)
+
+    if not start:
+        yield record(0, None)
+    for k in range(first, steps):
+        began = time.perf_counter()
+        lr, step = lr_at(k), k + 1
         recording = step % record_every == 0 or step == steps
+        mix = engine.mixer(k // algorithm.every)
+        if recording and algorithm.stochastic == "doubly":
+            mix = checked(mix, engine, step)
+        state = algorithm.step(state, grad, mix, lr, beta)
+        finite = math.isfinite(float(losses.sum()))
+        seconds += time.perf_counter() - began
         if not finite or (recording and not bool(algorithm.model(state).isfinite().all())):
             failed = min(failed, step)
         if recording or step % engine.agree_every == 0:
@@ -142,6 +186,23 @@ def _records(
                 raise Diverged(failed)
         if recording:
             yield record(step, lr)
+        if after_step and step < steps:
+            after_step(step, position)
+
+
+def _fields(state: State) -> dict[str, Any]:
+    """A state by its fields' names; of a rule whose state is one tensor, that."""
+    if isinstance(state, Tensor):
+        return {"x": state}
+    if not hasattr(state, "_asdict"):
+        raise TypeError(f"the algorithm's state is a {type(state).__name__}, no NamedTuple")
+    fields: dict[str, Any] = state._asdict()
+    return fields
+
+
+def _filled(state: State, fields: Mapping[str, Any]) -> State:
+    """A state of the same form with these fields."""
+    return fields["x"] if isinstance(state, Tensor) else state._replace(**fields)
 
 
 def _check_parts(
@@ -169,7 +230,7 @@ def _check_parts(
                     f"the algorithm is for exact averaging at each step, {schedule.name} over "
                     f"{schedule.n} ranks does not at step {k}"
                 )
-    check_schedule(schedule, algorithm.stochastic)
+    check_schedule(schedule, algorithm.stochastic, algorithm.needs)
 
 
 def _check_numbers(

@@ -25,19 +25,19 @@ def serve(pipe: Connection, work: str, options: dict[str, Any]) -> None:
         work: address of what is called with a run, `progress` and the options; gives its status.
         options: for `work`.
     """
-    _end_with_parent()
+    end_with_parent()
     import torch  # takes seconds, here while the parent does other things without it
 
     from expograph.memory import keep_freed_memory
 
     keep_freed_memory()
-    work = partial(resolve(work), **options)
+    do: Callable[..., str] = partial(resolve(work), **options)
     pipe.send((READY, None))
     while (order := pipe.recv()) is not None:
         run, threads = order
         torch.set_num_threads(threads)
         try:
-            answer = ENDED, work(run, progress=_reporter(pipe))
+            answer = ENDED, do(run, progress=_reporter(pipe))
         except Exception as e:
             answer = FAILED, " ".join("".join(traceback.format_exception_only(e)).split())
         pipe.send(answer)
@@ -55,9 +55,11 @@ def _reporter(pipe: Connection) -> Callable[[Run, int], None]:
     return progress
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """From now on this process ends soon after its parent was killed: nobody waits for it."""
-    parent = multiprocessing.parent_process().pid
+    pool = multiprocessing.parent_process()
+    assert pool is not None, "only processes of a pool do this"
+    parent = pool.pid
 
     def watch() -> None:
         while os.getppid() == parent:

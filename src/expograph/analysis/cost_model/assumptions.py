@@ -35,6 +35,7 @@ class Measured(_Strict):
     """Which of our measurements alpha and the efficiency come from."""
 
     table: str
+    ranks: PositiveInt
     efficiency: str
     elements: PositiveInt
     alpha: str

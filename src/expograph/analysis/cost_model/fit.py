@@ -53,7 +53,10 @@ def calibrated(cluster: Cluster, workload: Workload, topology: Topology, hours: 
 
 
 def fit_cluster(
-    cluster: Cluster, workload: Workload, hours: Mapping[tuple[str, int], float]
+    cluster: Cluster,
+    workload: Workload,
+    hours: Mapping[tuple[str, int], float],
+    alpha: float | None = None,
 ) -> Cluster:
     """`cluster` with sample_seconds, between.alpha and overlap fitted to all `hours` together.
 
@@ -61,23 +64,29 @@ def fit_cluster(
 
     Args:
         hours: (topology, nodes) -> hours of the training.
+        alpha: seconds a message, where it is not to be fitted.
     """
     cells = [(build(name, n), value) for (name, n), value in hours.items()]
     # as if nothing but computing took time: the largest sample_seconds that can be
     gamma = min(3600 * h / iterations(cluster, workload, t.n) for t, h in cells) / cluster.batch
-    alpha = gamma * cluster.batch / 100  # both are units, so that the search is among ones
+    unit = gamma * cluster.batch / 100  # both are units, so that the search is among ones
 
     def at(x: np.ndarray) -> Cluster:
-        between = Link(float(x[1]) * alpha, cluster.between.beta)
+        found = float(x[2]) * unit if alpha is None else alpha
         return cluster._replace(
-            sample_seconds=float(x[0]) * gamma, between=between, overlap=float(x[2])
+            sample_seconds=float(x[0]) * gamma,
+            between=Link(found, cluster.between.beta),
+            overlap=float(x[1]),
         )
 
     def errors(x: np.ndarray) -> np.ndarray:
         found = at(x)
         return np.array([training_hours(found, workload, t) / h - 1 for t, h in cells])
 
-    starts = [(0.8, a, phi) for a in (0.01, 1.0) for phi in (0.1, 0.5, 0.9)]  # it has kinks
-    bounds = ([0, 0, 0], [np.inf, np.inf, 1])
+    alphas = (0.01, 1.0) if alpha is None else (None,)
+    starts = [(0.8, phi, a) for a in alphas for phi in (0.1, 0.5, 0.9)]  # it has kinks
+    searched = 3 if alpha is None else 2
+    bounds = ([0] * searched, [np.inf, 1, np.inf][:searched])
     options = {"bounds": bounds, "ftol": 1e-14, "xtol": 1e-14, "gtol": 1e-14}
-    return at(min((least_squares(errors, s, **options) for s in starts), key=lambda r: r.cost).x)
+    found = (least_squares(errors, start[:searched], **options) for start in starts)
+    return at(min(found, key=lambda r: r.cost).x)

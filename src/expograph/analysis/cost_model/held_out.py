@@ -21,6 +21,7 @@ AVERAGINGS = {  # of the measurements: label -> topology
     "Horovod allreduce": "fully_connected",
 }
 LONG = 1_000_000  # elements from which on the wire matters more than the call
+SHARED_MEMORY = "one_machine"
 FITTED_AT = "testbed_1gbit"  # where the parameter of an all-reduce's formula is fitted
 Links = dict[tuple[str, int], Link]  # by place and number of ranks
 
@@ -50,7 +51,7 @@ def measurements(root: Path) -> Measurements:
             continue
         frames.append(pd.DataFrame(tables["times"].means()).assign(place=folder.name))
         for row in tables["links"].means():
-            beta = 8e-9 / row["gbit"]
+            beta = 8e-9 / row["gbit"] if row["gbit"] else 0.0
             messages[folder.name, row["ranks"]] = Link(row["alpha_ms"] / 1e3, beta)
     if not frames:
         raise ConfigError(

@@ -36,6 +36,11 @@ class Link(NamedTuple):
     alpha: float
     beta: float
 
+    @property
+    def gbit(self) -> float | None:
+        """Gbit a second; None where times do not grow with the bytes, so that none is known."""
+        return 8e-9 / self.beta if self.beta else None
+
 
 # ---- one averaging step ----
 

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pandas as pd
+
+from expograph.analysis.cost_model.left_out import at_bounds
 from expograph.analysis.cost_model.model import training_hours
 from expograph.analysis.cost_model.notes import map_title, notes_of, topology_name
-from expograph.analysis.cost_model.study import Study, Variant
+from expograph.analysis.cost_model.study import FROM_ALL_CELLS, Study, Variant
 from expograph.analysis.table_result import Cell, Column, Row, TableResult, Tables
 from expograph.analysis.written import UNAVAILABLE
 from expograph.graphs.topology import static_exponential
@@ -26,6 +29,8 @@ def tables_of(study: Study, path: str, made: Mapping[str, Any]) -> Tables:
         title="What averaging and training cost",
         tables=(
             hours(study),
+            _left_out(study),
+            _latency(study),
             parameters(study),
             _node_hours(study),
             _static_exponential(study),
@@ -33,7 +38,7 @@ def tables_of(study: Study, path: str, made: Mapping[str, Any]) -> Tables:
             _links(study),
             _all_reduces(study),
             *beyond,
-            _iterations(study),
+            *(_iterations(study, kind) for kind in dict.fromkeys(kind for _, kind in study.maps)),
         ),
         notes=tuple(notes_of(study, path, made)),
         made=made,
@@ -43,28 +48,90 @@ def tables_of(study: Study, path: str, made: Mapping[str, Any]) -> Tables:
 def hours(study: Study) -> TableResult:
     """Published and predicted hours, cell by cell."""
     source, calibrated = study.published.source, study.calibrated_cell
+    left_out = study.hours["left out"]
     rows = []
     for i, row in enumerate(study.hours.itertuples()):
-        error = Cell(mean=100 * (row.predictive / row.published - 1))
+        errors = [
+            Cell(mean=100 * (value / row.published - 1))
+            for value in (left_out[i], row.predictive, row.fitted)
+        ]
         cells = (
             Cell(mean=row.published, source=source),
             Cell(mean=100 * ROUNDING / row.published),
+            Cell(mean=left_out[i]),
+            errors[0],
             Cell(mean=row.predictive),
-            Cell(text="calibrated") if calibrated[i] else error,
+            Cell(text="calibrated") if calibrated[i] else errors[1],
             Cell(mean=row.fitted),
-            Cell(mean=100 * (row.fitted / row.published - 1)),
+            errors[2],
         )
         rows.append(((row.topology, row.nodes), cells))
     columns = (
         Column(name="published", format=".1f", published="itself"),
         Column(name="its rounding (± %)", format=".1f"),
-        Column(name="predictive"),
+        Column(name="left out"),
         Column(name="its error (%)", format=PERCENT),
+        Column(name="predictive"),
+        Column(name="error of predictive (%)", format=PERCENT),
         Column(name="fitted"),
-        Column(name="error of fitted (%)", format=PERCENT),
+        Column(name="in-sample error of fitted (%)", format=PERCENT),
     )
     heading = "Hours of the paper's ImageNet table"
     return _table("hours", heading, ("topology", "nodes"), columns, rows)
+
+
+def _left_out(study: Study) -> TableResult:
+    """The cost model beside models that know nothing of communication, on unseen cells."""
+    columns = (
+        Column(name="cells", format=".0f"),
+        Column(name="mean |error| (%)", format=".1f"),
+        Column(name="worst (%)", format=PERCENT),
+        Column(name="its cell"),
+    )
+    rows = []
+    for judged in study.judged:
+        error = judged.errors["error"]
+        cells = (
+            Cell(mean=len(error)),
+            Cell(mean=100 * float(error.abs().mean())),
+            *_worst(judged.errors),
+        )
+        rows.append(((judged.protocol, judged.model), cells))
+    heading = "Errors on cells that a model has not seen"
+    return _table("left_out", heading, ("predicted", "model"), columns, rows)
+
+
+def _latency(study: Study) -> TableResult:
+    columns = (
+        Column(name="alpha (ms)"),
+        Column(name="images/s a GPU", format=".1f"),
+        Column(name="overlap phi"),
+        Column(name="on its bound"),
+        Column(name="rms error (%)", format=".1f"),
+        Column(name="the same with alpha = 0 (%)", format=".1f"),
+    )
+    rows = []
+    for rested in study.rested:
+        cluster, unknown = rested.cluster, Cell(text="not determined")
+        cells = (
+            Cell(mean=1e3 * cluster.between.alpha) if rested.determined else unknown,
+            Cell(mean=1 / cluster.sample_seconds) if rested.determined else unknown,
+            Cell(mean=cluster.overlap),
+            Cell(text=", ".join(at_bounds(cluster)) or "none"),
+            Cell(mean=100 * rested.error),
+            Cell(mean=100 * rested.without_alpha),
+        )
+        name = "all" if rested.without is None else f"without {topology_name(rested.without)}"
+        rows.append(((name,), cells))
+    heading = "What the fitted alpha rests on: fits without one row of the table"
+    return _table("latency", heading, ("rows",), columns, rows)
+
+
+def _worst(errors: pd.DataFrame) -> tuple[Cell, Cell]:
+    """The error furthest from 0, and where it is."""
+    worst = errors.loc[errors["error"].abs().idxmax()]
+    place = f"{topology_name(worst['topology'])}, {worst['nodes']} nodes"
+    return Cell(mean=100 * float(worst["error"])), Cell(text=place)
 
 
 def parameters(study: Study) -> TableResult:
@@ -88,17 +155,15 @@ def parameters(study: Study) -> TableResult:
 def _describe(variant: Variant) -> list[Cell]:
     cluster, at = variant.cluster, variant.errors
     error = at["error"]
-    worst = at.loc[error.abs().idxmax()]
     within = (error.abs() * at["published"] <= ROUNDING).sum()
     return [
         Cell(mean=1 / cluster.sample_seconds),
         Cell(mean=1e3 * cluster.between.alpha),
-        Cell(mean=8e-9 / cluster.between.beta),
+        Cell(mean=cluster.between.gbit),
         Cell(mean=cluster.overlap),
         Cell(mean=len(error)),
         Cell(mean=100 * float(error.abs().mean())),
-        Cell(mean=100 * float(worst["error"])),
-        Cell(text=f"{topology_name(worst['topology'])}, {worst['nodes']} nodes"),
+        *_worst(at),
         Cell(mean=int(within)),
     ]
 
@@ -129,7 +194,8 @@ def _static_exponential(study: Study) -> TableResult:
             (name,),
             [Cell(mean=training_hours(c, study.workload, static_exponential(n))) for n in sizes],
         )
-        for name, c in study.clusters.items()
+        for (name, kind), c in study.clusters.items()
+        if kind == "ring"
     ]
     heading = f"Hours of the static exponential graph, published: {UNAVAILABLE}"
     return _table("static_exponential_hours", heading, ("prediction",), columns, rows)
@@ -160,7 +226,7 @@ def _held_out(study: Study) -> TableResult:
 def _links(study: Study) -> TableResult:
     columns = (Column(name="alpha (ms)"), Column(name="1/beta (Gbit/s)"))
     rows = [
-        ((place, n), (Cell(mean=1e3 * link.alpha), Cell(mean=8e-9 / link.beta)))
+        ((place, n), (Cell(mean=1e3 * link.alpha), Cell(mean=link.gbit)))
         for (place, n), link in study.links.items()
     ]
     heading = "Links fitted to the one-peer graph's times"
@@ -200,22 +266,24 @@ def _speed_up(study: Study, parameters: str, all_reduce: str) -> TableResult:
     return _table(f"speed_up_{all_reduce}_{parameters}", heading, ("nodes",), columns, rows)
 
 
-def _iterations(study: Study) -> TableResult:
+def _iterations(study: Study, all_reduce: str) -> TableResult:
     """Empty where the stated bandwidth is none of those beyond."""
     grid, gbit = study.grid, study.given.cluster.gbit
-    at = grid[(grid["parameters"] == "fitted") & (grid["gbit"] == gbit)]
-    kinds = list(dict.fromkeys(zip(at["topology"], at["all_reduce"], strict=True)))
-    columns = [
-        Column(name=", ".join(filter(None, (topology_name(topology), all_reduce))), format=".3f")
-        for topology, all_reduce in kinds
+    at = grid[
+        (grid["parameters"] == FROM_ALL_CELLS)
+        & (grid["all_reduce"] == all_reduce)
+        & (grid["gbit"] == gbit)
     ]
-    seconds = at.set_index(["nodes", "topology", "all_reduce"])["seconds"]
+    topologies = list(dict.fromkeys(at["topology"]))
+    columns = [Column(name=topology_name(topology), format=".3f") for topology in topologies]
+    seconds = at.set_index(["nodes", "topology"])["seconds"]
     rows = [
-        ((int(n),), [Cell(mean=float(seconds[(n, *kind)])) for kind in kinds])
+        ((int(n),), [Cell(mean=float(seconds[n, topology])) for topology in topologies])
         for n in at["nodes"].unique()
     ]
-    heading = "Beyond: iteration seconds at the paper's bandwidth, fitted"
-    return _table("iteration_seconds", heading, ("nodes",), columns, rows)
+    title = map_title(FROM_ALL_CELLS, all_reduce)
+    heading = f"Beyond: iteration seconds at the assumed bandwidth, {title}"
+    return _table(f"iteration_seconds_{all_reduce}", heading, ("nodes",), columns, rows)
 
 
 def _table(

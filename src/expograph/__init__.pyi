@@ -1,0 +1,31 @@
+from expograph import algorithms as algorithms
+from expograph import config as config
+from expograph import data as data
+from expograph import engines as engines
+from expograph import graphs as graphs
+from expograph import networks as networks
+from expograph import problems as problems
+from expograph.algorithms.base import Algorithm as Algorithm
+from expograph.api.graphs import H as H
+from expograph.api.graphs import S as S
+from expograph.api.graphs import averages_exactly as averages_exactly
+from expograph.api.graphs import contraction as contraction
+from expograph.api.graphs import mixing as mixing
+from expograph.api.graphs import spectral_gap as spectral_gap
+from expograph.api.loading import Results as Results
+from expograph.api.loading import load as load
+from expograph.api.training import Trained as Trained
+from expograph.api.training import train as train
+from expograph.averager.averager import Averager as Averager
+from expograph.config.errors import ConfigError as ConfigError
+from expograph.config.schema import Experiment as Experiment
+from expograph.engines.embedded import Embedded as Embedded
+from expograph.graphs.checks import ScheduleError as ScheduleError
+from expograph.graphs.convert import topology as topology
+from expograph.graphs.mixing import Mixing as Mixing
+from expograph.graphs.topology import Topology as Topology
+from expograph.looks import named as named
+from expograph.problems.problem import Problem as Problem
+from expograph.problems.supervised import Supervised as Supervised
+
+__version__: str

@@ -1,0 +1,1 @@
+"""What `import expograph` offers beyond the packages themselves, each a few lines over them."""
