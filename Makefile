@@ -39,7 +39,7 @@ READY := $(VENV)/.installed
 # what a variable may be is checked before anything is installed or trained
 allowed = $(if $(filter-out $(2),$($(1))),$(error $(1)=$($(1)): one of $(2)))
 $(call allowed,SCALE,laptop paper)
-$(call allowed,ENGINE,embedded bluefog mpi horovod)
+$(call allowed,ENGINE,embedded bluefog mpi torch horovod)
 $(foreach c,$(CONFIGS),$(if $(wildcard $(c)),,$(error TABLE=$(TABLE): there is no $(c))))
 ifneq ($(RATE),)
 $(if $(shell echo '$(RATE)' | grep -E '^[0-9]+(\.[0-9]+)?[kmg]bit$$'),,$(error RATE=$(RATE): a number and kbit, mbit or gbit, as in 100mbit))
