@@ -204,7 +204,7 @@ COMMANDS = {
         "train tiny.toml --results a", "a: results cannot be written", {"tiny.toml": TINY, "a": ""}
     ),
     "tables in a file": Case("train tiny.toml --tables a/b", "a/b", {"tiny.toml": TINY, "a": ""}),
-    "np without engine": word("sweep tiny.toml --np 4", "--np 4: is for MPI jobs"),
+    "np without engine": word("sweep tiny.toml --np 4", "--np 4: is for jobs of ranks"),
     "engine without np": word("sweep tiny.toml --engine mpi", "give --np"),
     "np too small": word("sweep tiny.toml --engine mpi --np 2", "--np 2: the smallest run has 4"),
     "np 0": word("sweep tiny.toml --engine mpi --np 0", "--np 0"),

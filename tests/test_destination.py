@@ -112,4 +112,4 @@ def test_a_copy_of_a_config_leaves_the_results_alone(tmp_path, capsys):
 def test_options_of_mpi_jobs_need_their_engine(tmp_path, words, capsys):
     assert cli.main(["sweep", str(config_of(tmp_path)), *words]) == 2
     error = capsys.readouterr().err
-    assert "give --engine bluefog, mpi or horovod" in error and error.count("\n") == 1
+    assert "give --engine bluefog, mpi, torch or horovod" in error and error.count("\n") == 1

@@ -13,7 +13,7 @@ from expograph import networks
 from expograph.analysis.cost_model.held_out import measurements
 from expograph.analysis.cost_model.model import Link
 from expograph.analysis.table_result import load
-from expograph.config import Run, experiments
+from expograph.config import Logistic, Run, experiments
 from expograph.graphs.topology import build
 from expograph.measure import (
     agreement,
@@ -31,6 +31,7 @@ from expograph.measure import (
     timing,
 )
 from expograph.measure.communication_table import tables_of
+from expograph.problems.convex import Convex
 from expograph.report.communication_figure import step_times
 from expograph.report.layout import layout
 from expograph.report.ratios_figure import promises
@@ -262,13 +263,12 @@ def test_mixing_is_measured_of_every_group():
 
 
 def test_closed_form_gradients_are_those_of_autograd():
-    problem = mixing.assemble(
-        mixing.run_of({"kind": "logistic", "dim": 5, "samples": 7}, 3)
-    ).problem
+    settings = Logistic(kind="logistic", dim=5, samples=7, l2=0.1)
+    problem = Convex(settings, 3, range(3), seed=0)
     x = torch.randn(3, 5, dtype=torch.float64)
     _, closed = problem.loss.value_and_gradient(x, *problem.local)
-    torch.testing.assert_close(mixing.by_autograd(problem, x), closed)
-    torch.testing.assert_close(mixing.by_autograd_one_by_one(problem, x), closed)
+    torch.testing.assert_close(mixing.by_autograd(problem, settings.l2, x), closed)
+    torch.testing.assert_close(mixing.by_autograd_one_by_one(problem, settings.l2, x), closed)
 
 
 def test_memory_is_counted_above_the_start():

@@ -43,7 +43,7 @@ def test_without_root_it_says_so(monkeypatch):
 
 
 def test_without_iproute2_it_says_so(monkeypatch):
-    monkeypatch.setattr(testbed, "_tool", lambda name: None if name == "tc" else "/bin/true")
+    monkeypatch.setattr(testbed, "_found", lambda name: None if name == "tc" else "/bin/true")
     assert any("tc (install iproute2)" in lack for lack in testbed.missing())
 
 

@@ -78,6 +78,35 @@ def test_a_config_runs_unchanged_and_leaves_the_same_curves(config, tmp_path, la
         assert a[column].tolist() == pytest.approx(b[column].tolist(), rel=1e-4)
 
 
+def test_a_job_tells_where_the_time_of_its_ranks_went(config, tmp_path):
+    results, traces = tmp_path / "results", tmp_path / "traces"
+    words = [*TRAIN, str(config), "engine=torch", "algorithm=dmsgd", "topology=random_match"]
+    done = launch(
+        3, *words, "--results", str(results), launcher="local", EXPOGRAPH_TRACE=str(traces)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the ranks' training time: compute" in done.stdout
+    run = json.loads(next(results.glob("runs/*/run.json")).read_text())
+    assert len(run["seconds_by_rank"]) == 3
+    for seconds in run["seconds_by_rank"]:
+        assert all(value > 0 for value in seconds.values())
+    first = run["seconds_by_rank"][0]
+    parts = first["compute"] + first["packing"] + first["waiting"]
+    assert parts == pytest.approx(run["final"]["train_seconds"], abs=1e-3)
+    for rank in range(3):
+        trace = json.loads((traces / f"{run['key']}.rank{rank}.json").read_text())
+        names = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
+        assert {name: names.count(name) for name in names} == {
+            "packing": 12,
+            "waiting": 12,
+            "wire": 12,
+        }
+    shown = subprocess.run(
+        [*TRAIN[:3], "run", run["key"], "--results", str(results)], capture_output=True, text=True
+    )
+    assert "by rank" in shown.stdout and "waiting" in shown.stdout, shown.stderr
+
+
 @pytest.mark.parametrize(
     ("how", "rank", "said"),
     [

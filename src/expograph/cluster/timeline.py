@@ -6,7 +6,7 @@
 import json
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from expograph import files
 
 KEPT = 100_000  # events; older ones are only in the totals
 KINDS = ("packing", "waiting", "wire")
+
+Seconds = dict[str, float]  # "compute", and those of KINDS
 
 
 class Span(NamedTuple):
@@ -61,7 +63,7 @@ class Timeline:
         self.spans.append(Span(kind, start, end))
         self._total[kind] += end - start
 
-    def seconds(self) -> dict[str, float]:
+    def seconds(self) -> Seconds:
         """Seconds since the start by kind; compute is what is neither packing nor waiting."""
         elapsed = time.perf_counter() - self._began
         busy = elapsed - self._total["packing"] - self._total["waiting"]
@@ -86,3 +88,14 @@ class Timeline:
         ]
         process = {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
         files.replace_text(path, json.dumps({"traceEvents": [process, *named, *events]}))
+
+
+def summary(jobs: Iterable[Sequence[Seconds]]) -> str | None:
+    """One line of the shares of all ranks' time in these runs; None if nothing is known."""
+    ranks = [seconds for job in jobs for seconds in job]
+    total = sum(one["compute"] + one["packing"] + one["waiting"] for one in ranks)
+    if not total:
+        return None
+    shares = {kind: sum(one[kind] for one in ranks) / total for kind in ranks[0]}
+    busy = ", ".join(f"{kind} {shares[kind]:.0%}" for kind in ("compute", "packing", "waiting"))
+    return f"the ranks' training time: {busy}; messages were on the wire for {shares['wire']:.0%}"

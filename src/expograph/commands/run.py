@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     }
     for title, values in parts.items():
         console.print(listed(title, values))
+    if trace.ranks:
+        show(console, [Screen(times(trace.ranks))])
     drawn = curve(trace, arguments.metric, homes)
     if drawn:
         console.print(drawn, crop=False)
@@ -98,6 +100,22 @@ def origin(trace: Trace, homes: list[Experiment], root: Path) -> dict[str, Any]:
     if trace.run is None:
         made["config"] = "not of this version"
     return made
+
+
+def times(ranks: list[dict[str, float]]) -> TableResult:
+    """A row a rank: the seconds of its training, by what they went into."""
+    kinds = list(ranks[0])
+    rows = [
+        Row(labels=(str(rank),), cells=tuple(Cell(mean=seconds[kind]) for kind in kinds))
+        for rank, seconds in enumerate(ranks)
+    ]
+    return TableResult(
+        id="times",
+        heading="seconds of training, by rank (wire overlaps with the others)",
+        labels=("rank",),
+        columns=tuple(Column(name=kind, format=".3f") for kind in kinds),
+        rows=tuple(rows),
+    )
 
 
 def curve(trace: Trace, metric: str | None, homes: list[Experiment]) -> Text | None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from expograph.analysis.remarks import remarks
 from expograph.cluster.launch import launched
+from expograph.cluster.timeline import summary
 from expograph.commands.mendable import MENDABLE
 from expograph.config import Experiment
 from expograph.report.experiment import write_report
@@ -81,6 +82,9 @@ def _train(
     if not speaks:
         return 0
     console.print(outcome.describe())
+    done = (store.load(run, order.root) for run in outcome.finished)
+    if line := summary(one.seconds_by_rank for one in done if one and one.seconds_by_rank):
+        console.print(line)
     for failed, cause in outcome.failed:
         print(f"failed: {failed.label}: {cause}", file=sys.stderr)
     pairs = zip(experiments, names, strict=True)

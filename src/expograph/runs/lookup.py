@@ -40,6 +40,7 @@ class Trace(NamedTuple):
         final: metrics of its last record.
         curve: step, and a column a metric, as far as they are kept; None if they are not.
         seconds, threads: of its training; None if that is not known.
+        ranks: the seconds of each rank of a job by kind; None if that is not known.
         provenance: code, versions and machine; may be empty.
         folders: of the results, those whose tables rest on it.
     """
@@ -54,6 +55,7 @@ class Trace(NamedTuple):
     curve: pd.DataFrame | None
     seconds: float | None
     threads: int | None
+    ranks: list[dict[str, float]] | None
     provenance: dict[str, Any]
     folders: list[str]
 
@@ -146,6 +148,7 @@ def _trace(
         curve=curve,
         seconds=found.seconds,
         threads=found.threads,
+        ranks=found.seconds_by_rank if isinstance(found, store.Finished) else None,
         provenance=dict(found.provenance),
         folders=[],
     )
@@ -177,6 +180,7 @@ def _of_summaries(
             curve=None,
             seconds=None,
             threads=None,
+            ranks=None,
             provenance={k: told[k] for k in ("commit", "code") if k in told},
             folders=[],
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ from expograph.runs.saving import Saver
 from expograph.runs.selection import USUAL, Policy
 from expograph.runs.sharing import Queue, begin
 from expograph.runs.tensorboard import Events, folder, seal
+from expograph.runs.tracing import Traced
 from expograph.runs.train import Diverged, Record
 
 NO_MODELS = torch.empty(0)  # of records whose numbers alone are kept
@@ -54,7 +56,8 @@ def execute(
     parts = assemble(run, group)
     engine = parts.engine
     watched = Watched(parts.problem, engine.agree_every)
-    parts = parts._replace(problem=watched)
+    traced = Traced(engine) if group else None
+    parts = parts._replace(problem=watched, engine=traced or engine)
     records: list[Record] = []
     status, note, where, models = "done", None, None, None
     shown = Events(run, folder(run, root)) if tensorboard and engine.root else nullcontext()
@@ -76,6 +79,7 @@ def execute(
 
                     for step, values in saved.records if saved else ():
                         take(Record(step, values, NO_MODELS))
+                    before = saved.position.seconds if saved else 0.0
                     saver.begin(saved.position.step if saved else 0, records, interruption)
                     for record in parts.records(saved and saved.position, saver.after_step):
                         if record.step == run.steps:
@@ -84,8 +88,13 @@ def execute(
             except Diverged as e:
                 status = "diverged"
                 note, where = divergence.describe(watched, e.step, group)
+            ranks = None
+            if group and traced:
+                trained = records[-1].values["train_seconds"] - before
+                ranks = group.exchange(traced.seconds(trained), "the times of the ranks")
+                traced.write(run.key, group.rank)
             if engine.root:
-                facts = {
+                facts: dict[str, Any] = {
                     "status": status,
                     "note": note,
                     "diverged": where,
@@ -95,6 +104,7 @@ def execute(
                     "threads": torch.get_num_threads(),
                     "transport": engine.transport,
                     "hosts": group.hosts if group else None,
+                    "seconds_by_rank": ranks,
                     "models": models,
                     "resumed": saver.resumed,
                     "provenance": made,

@@ -64,6 +64,7 @@ class Finished(BaseModel):
         problem: facts about the problem, such as zeta2.
         seconds: that it took.
         threads: of each process that did it.
+        seconds_by_rank: of a job, each rank's seconds of compute, packing, waiting and wire.
         provenance: code, versions and machine.
         looks: address -> how a part of the user's own looks.
         metrics: what its metrics.csv must be; None in records of older versions.
@@ -79,6 +80,7 @@ class Finished(BaseModel):
     problem: dict[str, Any] = {}
     seconds: float = 0.0
     threads: int = 1
+    seconds_by_rank: list[dict[str, float]] | None = None
     provenance: dict[str, Any]
     looks: dict[str, dict[str, str]] = {}
     metrics: Metrics | None = None
