@@ -56,7 +56,10 @@ def test_servers_of_several_ranks_agree_with_the_embedded_engine(ranks, local_si
 def test_servers_that_are_hosts_use_bluefogs_machines(tmp_path):
     """Daemons of this machine that Open MPI, and so BlueFog, takes for four hosts."""
     agent = tmp_path / "agent"
-    agent.write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')  # instead of ssh: drops the host
+    # instead of ssh; the daemons of one machine would write the same file in one temporary folder
+    agent.write_text(
+        f'#!/bin/sh\nexport TMPDIR={tmp_path}/$1\nmkdir -p $TMPDIR\nshift\nexec /bin/sh -c "$*"\n'
+    )
     agent.chmod(0o755)
     settings = {
         "plm_rsh_agent": agent,
